@@ -1,0 +1,12 @@
+"""The polling engine as a Django application."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class CardpollingConfig(AppConfig):
+    """Polling configuration, engine and commands."""
+
+    name = "cardpolling"
+    verbose_name = _("Polling")
+    default_auto_field = "django.db.models.BigAutoField"
