@@ -30,7 +30,9 @@ def validate_step_order(value: Any) -> None:
         raise ValidationError(_("Enter a list of check types."))
     unknown = sorted(set(value) - known)
     if unknown:
-        raise ValidationError(_("Unknown check types: %(names)s"), params={"names": ", ".join(unknown)})
+        raise ValidationError(
+            _("Unknown check types: %(names)s"), params={"names": ", ".join(unknown)}
+        )
     if len(set(value)) != len(value):
         raise ValidationError(_("A check type is named twice."))
 
@@ -107,7 +109,9 @@ class PollingConfig(models.Model):
         _("back-off base"),
         default=60,
         validators=_between(1, LONGEST_BACKOFF_S),
-        help_text=_("Seconds until a failed check is tried again; doubles with every further failure."),
+        help_text=_(
+            "Seconds until a failed check is tried again; doubles with every further failure."
+        ),
     )
     backoff_cap_s = models.PositiveIntegerField(
         _("back-off cap"),
@@ -122,7 +126,9 @@ class PollingConfig(models.Model):
         _("cooldown"),
         default=60,
         validators=[MaxValueValidator(86_400)],
-        help_text=_("Seconds after a success within which a requested check is not repeated; 0 = none."),
+        help_text=_(
+            "Seconds after a success within which a requested check is not repeated; 0 = none."
+        ),
     )
 
     class Meta:
@@ -158,7 +164,9 @@ class PollingConfig(models.Model):
         """Refuse limits that contradict each other."""
         errors = {}
         if _is_below(self.total_timeout_s, self.step_timeout_s):
-            errors["total_timeout_s"] = _("The total timeout must not be shorter than the step timeout.")
+            errors["total_timeout_s"] = _(
+                "The total timeout must not be shorter than the step timeout."
+            )
         if _is_below(self.backoff_cap_s, self.backoff_base_s):
             errors["backoff_cap_s"] = _("The back-off cap must not be below its base.")
         if errors:

@@ -106,7 +106,7 @@ class EncryptedTextField(models.TextField):  # type: ignore[type-arg]
             return Sealed(value.removeprefix(DUMP_PREFIX))
         return value if isinstance(value, Sealed) else super().to_python(value)
 
-    def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001 (Django's signature)
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         """Hand on the secret as it is held, so that saving an account needs no key."""
         del add
         return model_instance.__dict__[self.attname]
@@ -139,7 +139,7 @@ class EncryptedTextField(models.TextField):  # type: ignore[type-arg]
 
     def formfield(self, **kwargs: Any) -> Any:
         """Give a password box that is empty and may stay empty."""
-        defaults = {
+        defaults: dict[str, Any] = {
             "widget": SecretInput,
             "required": False,
             "help_text": self.help_text or _("Stored encrypted and never shown. Empty: keep."),

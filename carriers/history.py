@@ -141,7 +141,7 @@ def _read_realname(reading: _Reading, found: FactChanges) -> None:
         found.events.append(event)
 
 
-def _verified(value: bool | None) -> str:  # noqa: FBT001 (a fact, not a switch)
+def _verified(value: bool | None) -> str:
     return "" if value is None else "verified" if value else "unverified"
 
 

@@ -6,6 +6,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 from django.db.models import F, Q
+from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from carriers import choices, signals, validators
@@ -67,7 +68,9 @@ class Carrier(models.Model):
         _("priority ratio"),
         default=0.5,
         validators=between(0, 1),
-        help_text=_("Share of the capacity kept for cards checked first; 0 = no quota, they may take all of it."),
+        help_text=_(
+            "Share of the capacity kept for cards checked first; 0 = no quota, they may take all of it."
+        ),
     )
 
     objects = CarrierQuerySet.as_manager()
@@ -93,17 +96,6 @@ class Carrier(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.code})"
 
-    @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any) -> Self:
-        """Remember whether the account was enabled, to tell what a save changes."""
-        carrier = super().from_db(db, field_names, values)
-        carrier._was_enabled = carrier.__dict__.get("is_enabled")
-        return carrier
-
-    def clean(self) -> None:
-        """Bring the URL into the form that requests are built from."""
-        self.gateway_url = self.gateway_url.strip().rstrip("/")
-
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save, and tell what became of the account."""
         with transaction.atomic(using=kwargs.get("using")):
@@ -115,6 +107,17 @@ class Carrier(models.Model):
                 kind = account_change(was_enabled=before, is_enabled=self.is_enabled)
             signals.tell_account(type(self), carrier_id=self.pk, kind=kind)
         self._was_enabled = self.is_enabled
+
+    @classmethod
+    def from_db(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember whether the account was enabled, to tell what a save changes."""
+        carrier = super().from_db(*args, **kwargs)
+        carrier._was_enabled = carrier.__dict__.get("is_enabled")
+        return carrier
+
+    def clean(self) -> None:
+        """Bring the URL into the form that requests are built from."""
+        self.gateway_url = self.gateway_url.strip().rstrip("/")
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Delete with all cards, batch by batch, and tell."""
@@ -154,7 +157,9 @@ class RateLimitGroup(models.Model):
         verbose_name_plural = _("rate-limit groups")
         ordering = ("carrier", "name")
         constraints = (
-            models.UniqueConstraint(fields=("carrier", "name"), name="rate_limit_group_name_unique"),
+            models.UniqueConstraint(
+                fields=("carrier", "name"), name="rate_limit_group_name_unique"
+            ),
             models.CheckConstraint(
                 condition=Q(max_per_second__gt=0, max_per_second__lte=MOST_CALLS_PER_SECOND),
                 name="rate_limit_group_max_per_second_range",
@@ -172,7 +177,9 @@ class RateLimitGroup(models.Model):
         both = sorted(taken & set(self.operations or ()))
         if both:
             message = _("Already limited by another group of this account: %(names)s")
-            raise ValidationError({"operations": ValidationError(message, params={"names": ", ".join(both)})})
+            raise ValidationError(
+                {"operations": ValidationError(message, params={"names": ", ".join(both)})}
+            )
 
 
 class Package(models.Model):
@@ -231,9 +238,7 @@ class Card(models.Model):
         verbose_name=_("package"),
     )
     is_polled = models.BooleanField(_("under polling"), default=True)
-    created_at = models.DateTimeField(
-        _("added at"), db_default=models.functions.Now(), editable=False
-    )
+    created_at = models.DateTimeField(_("added at"), db_default=Now(), editable=False)
 
     status = models.CharField(
         _("status"),
@@ -255,7 +260,9 @@ class Card(models.Model):
         _("usage went down at"),
         null=True,
         blank=True,
-        help_text=_("Since when the gateway reports less than before within one cycle; not booked."),
+        help_text=_(
+            "Since when the gateway reports less than before within one cycle; not booked."
+        ),
     )
     package_state = models.CharField(
         _("package state"),
@@ -295,14 +302,6 @@ class Card(models.Model):
     def __str__(self) -> str:
         return self.iccid
 
-    @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any) -> Self:
-        """Remember account and switch, to tell what a save changes."""
-        card = super().from_db(db, field_names, values)
-        held = card.__dict__
-        card._told = (held.get("carrier_id"), held.get("is_polled"))
-        return card
-
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save, and tell where that changes what is polled."""
         with transaction.atomic(using=kwargs.get("using")):
@@ -311,6 +310,14 @@ class Card(models.Model):
             new = polled_under(self.carrier_id, is_polled=self.is_polled)
             signals.tell_cards(type(self), [CardChange(self.pk, old, new)])
         self._told = (self.carrier_id, self.is_polled)
+
+    @classmethod
+    def from_db(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember account and switch, to tell what a save changes."""
+        card = super().from_db(*args, **kwargs)
+        held = card.__dict__
+        card._told = (held.get("carrier_id"), held.get("is_polled"))
+        return card
 
     def _polled_before(self) -> int | None:
         """Give the account that polled this card up to now, from memory where it was read with the card."""
@@ -379,9 +386,7 @@ class DailyUsage(models.Model):
         verbose_name_plural = _("daily usage")
         constraints = (
             models.UniqueConstraint(fields=("card", "day"), name="daily_usage_card_day_unique"),
-            models.CheckConstraint(
-                condition=Q(used_bytes__gte=0), name="daily_usage_not_negative"
-            ),
+            models.CheckConstraint(condition=Q(used_bytes__gte=0), name="daily_usage_not_negative"),
         )
 
     def __str__(self) -> str:

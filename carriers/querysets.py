@@ -51,7 +51,7 @@ class CarrierQuerySet(models.QuerySet["Carrier"]):
         with transaction.atomic(using=self.db):
             before = dict(self.order_by().values_list("pk", "is_enabled"))
             changed = super().update(**kwargs)
-            now = self.model._base_manager.using(self.db).filter(pk__in=list(before))  # noqa: SLF001
+            now = self.model._base_manager.using(self.db).filter(pk__in=list(before))
             for carrier_id, is_enabled in now.values_list("pk", "is_enabled"):
                 kind = account_change(was_enabled=before[carrier_id], is_enabled=is_enabled)
                 signals.tell_account(self.model, carrier_id=carrier_id, kind=kind)
@@ -83,11 +83,17 @@ class CardQuerySet(models.QuerySet["Card"]):
         return self.filter(carrier_id=carrier_id)
 
     def with_number_prefix(self, text: str) -> "CardQuerySet":
-        """Cards whose ICCID or MSISDN begins so, separators tolerated; an index range, fast on any number of cards."""
+        """Cards whose ICCID or MSISDN begins so, separators tolerated; index ranges, fast on any number of cards.
+
+        A whole ICCID finds the card with and without its check digit.
+        """
         prefix = iccids.normalised(text).lstrip("+")
         after = prefix + _AFTER_PREFIX
-        iccid = models.Q(iccid__gte=prefix, iccid__lt=after)
-        return self.filter(iccid | models.Q(msisdn__gte=prefix, msisdn__lt=after))
+        found = models.Q(iccid__gte=prefix, iccid__lt=after)
+        found |= models.Q(msisdn__gte=prefix, msisdn__lt=after)
+        if iccids.is_valid(prefix):
+            found |= models.Q(iccid__in=iccids.twins(prefix))
+        return self.filter(found)
 
     def _polled(self) -> Iterator[tuple[int, int | None]]:
         rows = self.order_by().values_list("pk", "carrier_id", "is_polled")
@@ -152,9 +158,7 @@ class CardQuerySet(models.QuerySet["Card"]):
 
 
 def _polled_of(cards: Iterable["Card"]) -> dict[int, int | None]:
-    return {
-        card.pk: polled_under(card.carrier_id, is_polled=card.is_polled) for card in cards
-    }
+    return {card.pk: polled_under(card.carrier_id, is_polled=card.is_polled) for card in cards}
 
 
 class BookedUsage(NamedTuple):
@@ -172,7 +176,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         """Add usage to days, making rows where there are none; safe beside other bookings of the same card."""
         connection = connections[self.db]
         quote = connection.ops.quote_name
-        table = quote(self.model._meta.db_table)  # noqa: SLF001
+        table = quote(self.model._meta.db_table)
         summed: Counter[tuple[int, date]] = Counter()
         for booking in bookings:
             summed[booking.card_id, booking.day] += booking.used_bytes

@@ -21,7 +21,9 @@ def validate_iccid(value: str) -> None:
     """Refuse what is no card number."""
     if not iccids.is_valid(value):
         raise ValidationError(
-            _("An ICCID has 18 to 20 digits, the last of which may be F: this one has %(count)d characters."),
+            _(
+                "An ICCID has 18 to 20 digits, the last of which may be F: this one has %(count)d characters."
+            ),
             params={"count": len(value)},
         )
 
@@ -47,6 +49,8 @@ def validate_operations(value: Any) -> None:
         raise ValidationError(_("Enter a list of operation names."))
     unknown = sorted(set(value) - set(Operation.values))
     if unknown:
-        raise ValidationError(_("Unknown operations: %(names)s"), params={"names": ", ".join(unknown)})
+        raise ValidationError(
+            _("Unknown operations: %(names)s"), params={"names": ", ".join(unknown)}
+        )
     if len(set(value)) != len(value):
         raise ValidationError(_("An operation is named twice."))

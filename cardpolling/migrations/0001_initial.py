@@ -7,41 +7,284 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('carriers', '0001_initial'),
+        ("carriers", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='PollingConfig',
+            name="PollingConfig",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100, verbose_name='name')),
-                ('is_active', models.BooleanField(default=True, verbose_name='active')),
-                ('rank', models.PositiveIntegerField(default=100, help_text='The matching rule with the lowest rank wins.', verbose_name='rank')),
-                ('status', models.CharField(blank=True, choices=[('inventory', 'Inventory'), ('testing', 'Testing'), ('active', 'Active'), ('suspended', 'Suspended'), ('deactivated', 'Deactivated'), ('unknown', 'Unknown')], default='', help_text='Empty = any.', max_length=16, verbose_name='status')),
-                ('realname_verified', models.BooleanField(blank=True, help_text='Empty = any.', null=True, verbose_name='real-name verified')),
-                ('card_status_interval_s', models.PositiveIntegerField(blank=True, help_text='Seconds; empty = not polled.', null=True, validators=[django.core.validators.MinValueValidator(10), django.core.validators.MaxValueValidator(31622400)], verbose_name='card status every')),
-                ('carddata_interval_s', models.PositiveIntegerField(blank=True, help_text='Seconds; empty = not polled.', null=True, validators=[django.core.validators.MinValueValidator(10), django.core.validators.MaxValueValidator(31622400)], verbose_name='data usage every')),
-                ('realname_interval_s', models.PositiveIntegerField(blank=True, help_text='Seconds; empty = not polled.', null=True, validators=[django.core.validators.MinValueValidator(10), django.core.validators.MaxValueValidator(31622400)], verbose_name='real-name verification every')),
-                ('package_interval_s', models.PositiveIntegerField(blank=True, help_text='Seconds; empty = not polled.', null=True, validators=[django.core.validators.MinValueValidator(10), django.core.validators.MaxValueValidator(31622400)], verbose_name='package every')),
-                ('step_order', models.JSONField(default=cardpolling.models.default_step_order, validators=[cardpolling.models.validate_step_order], verbose_name='order of the steps')),
-                ('step_timeout_s', models.FloatField(default=10, help_text='Seconds for one check of one card, waiting for its turn included.', validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(300)], verbose_name='step timeout')),
-                ('total_timeout_s', models.FloatField(default=30, help_text='Seconds for all checks of one card together.', validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(300)], verbose_name='total timeout')),
-                ('backoff_base_s', models.PositiveIntegerField(default=60, help_text='Seconds until a failed check is tried again; doubles with every further failure.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(604800)], verbose_name='back-off base')),
-                ('backoff_cap_s', models.PositiveIntegerField(default=3600, help_text='Seconds a failing check waits at most.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(604800)], verbose_name='back-off cap')),
-                ('alert_after_failures', models.PositiveIntegerField(default=3, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000)], verbose_name='alert after failures')),
-                ('cooldown_s', models.PositiveIntegerField(default=60, help_text='Seconds after a success within which a requested check is not repeated; 0 = none.', validators=[django.core.validators.MaxValueValidator(86400)], verbose_name='cooldown')),
-                ('carrier', models.ForeignKey(blank=True, help_text='Empty = any.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='polling_configs', to='carriers.carrier', verbose_name='carrier account')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100, verbose_name="name")),
+                ("is_active", models.BooleanField(default=True, verbose_name="active")),
+                (
+                    "rank",
+                    models.PositiveIntegerField(
+                        default=100,
+                        help_text="The matching rule with the lowest rank wins.",
+                        verbose_name="rank",
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("inventory", "Inventory"),
+                            ("testing", "Testing"),
+                            ("active", "Active"),
+                            ("suspended", "Suspended"),
+                            ("deactivated", "Deactivated"),
+                            ("unknown", "Unknown"),
+                        ],
+                        default="",
+                        help_text="Empty = any.",
+                        max_length=16,
+                        verbose_name="status",
+                    ),
+                ),
+                (
+                    "realname_verified",
+                    models.BooleanField(
+                        blank=True,
+                        help_text="Empty = any.",
+                        null=True,
+                        verbose_name="real-name verified",
+                    ),
+                ),
+                (
+                    "card_status_interval_s",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Seconds; empty = not polled.",
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(10),
+                            django.core.validators.MaxValueValidator(31622400),
+                        ],
+                        verbose_name="card status every",
+                    ),
+                ),
+                (
+                    "carddata_interval_s",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Seconds; empty = not polled.",
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(10),
+                            django.core.validators.MaxValueValidator(31622400),
+                        ],
+                        verbose_name="data usage every",
+                    ),
+                ),
+                (
+                    "realname_interval_s",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Seconds; empty = not polled.",
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(10),
+                            django.core.validators.MaxValueValidator(31622400),
+                        ],
+                        verbose_name="real-name verification every",
+                    ),
+                ),
+                (
+                    "package_interval_s",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Seconds; empty = not polled.",
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(10),
+                            django.core.validators.MaxValueValidator(31622400),
+                        ],
+                        verbose_name="package every",
+                    ),
+                ),
+                (
+                    "step_order",
+                    models.JSONField(
+                        default=cardpolling.models.default_step_order,
+                        validators=[cardpolling.models.validate_step_order],
+                        verbose_name="order of the steps",
+                    ),
+                ),
+                (
+                    "step_timeout_s",
+                    models.FloatField(
+                        default=10,
+                        help_text="Seconds for one check of one card, waiting for its turn included.",
+                        validators=[
+                            django.core.validators.MinValueValidator(0.1),
+                            django.core.validators.MaxValueValidator(300),
+                        ],
+                        verbose_name="step timeout",
+                    ),
+                ),
+                (
+                    "total_timeout_s",
+                    models.FloatField(
+                        default=30,
+                        help_text="Seconds for all checks of one card together.",
+                        validators=[
+                            django.core.validators.MinValueValidator(0.1),
+                            django.core.validators.MaxValueValidator(300),
+                        ],
+                        verbose_name="total timeout",
+                    ),
+                ),
+                (
+                    "backoff_base_s",
+                    models.PositiveIntegerField(
+                        default=60,
+                        help_text="Seconds until a failed check is tried again; doubles with every further failure.",
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(604800),
+                        ],
+                        verbose_name="back-off base",
+                    ),
+                ),
+                (
+                    "backoff_cap_s",
+                    models.PositiveIntegerField(
+                        default=3600,
+                        help_text="Seconds a failing check waits at most.",
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(604800),
+                        ],
+                        verbose_name="back-off cap",
+                    ),
+                ),
+                (
+                    "alert_after_failures",
+                    models.PositiveIntegerField(
+                        default=3,
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(1000),
+                        ],
+                        verbose_name="alert after failures",
+                    ),
+                ),
+                (
+                    "cooldown_s",
+                    models.PositiveIntegerField(
+                        default=60,
+                        help_text="Seconds after a success within which a requested check is not repeated; 0 = none.",
+                        validators=[django.core.validators.MaxValueValidator(86400)],
+                        verbose_name="cooldown",
+                    ),
+                ),
+                (
+                    "carrier",
+                    models.ForeignKey(
+                        blank=True,
+                        help_text="Empty = any.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="polling_configs",
+                        to="carriers.carrier",
+                        verbose_name="carrier account",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'polling configuration',
-                'verbose_name_plural': 'polling configurations',
-                'ordering': ('rank', 'id'),
-                'constraints': [models.CheckConstraint(condition=models.Q(('card_status_interval_s__isnull', True), models.Q(('card_status_interval_s__gte', 1), ('card_status_interval_s__lte', 31622400)), _connector='OR'), name='polling_config_card_status_interval_s'), models.CheckConstraint(condition=models.Q(('carddata_interval_s__isnull', True), models.Q(('carddata_interval_s__gte', 1), ('carddata_interval_s__lte', 31622400)), _connector='OR'), name='polling_config_carddata_interval_s'), models.CheckConstraint(condition=models.Q(('realname_interval_s__isnull', True), models.Q(('realname_interval_s__gte', 1), ('realname_interval_s__lte', 31622400)), _connector='OR'), name='polling_config_realname_interval_s'), models.CheckConstraint(condition=models.Q(('package_interval_s__isnull', True), models.Q(('package_interval_s__gte', 1), ('package_interval_s__lte', 31622400)), _connector='OR'), name='polling_config_package_interval_s'), models.CheckConstraint(condition=models.Q(('step_timeout_s__gte', 0.1), ('step_timeout_s__lte', 300)), name='polling_config_step_timeout_s'), models.CheckConstraint(condition=models.Q(('total_timeout_s__gte', 0.1), ('total_timeout_s__lte', 300)), name='polling_config_total_timeout_s'), models.CheckConstraint(condition=models.Q(('backoff_base_s__gte', 1), ('backoff_base_s__lte', 604800)), name='polling_config_backoff_base_s'), models.CheckConstraint(condition=models.Q(('backoff_cap_s__gte', 1), ('backoff_cap_s__lte', 604800)), name='polling_config_backoff_cap_s'), models.CheckConstraint(condition=models.Q(('alert_after_failures__gte', 1), ('alert_after_failures__lte', 1000)), name='polling_config_alert_after_failures'), models.CheckConstraint(condition=models.Q(('cooldown_s__gte', 0), ('cooldown_s__lte', 86400)), name='polling_config_cooldown_s')],
+                "verbose_name": "polling configuration",
+                "verbose_name_plural": "polling configurations",
+                "ordering": ("rank", "id"),
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("card_status_interval_s__isnull", True),
+                            models.Q(
+                                ("card_status_interval_s__gte", 1),
+                                ("card_status_interval_s__lte", 31622400),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="polling_config_card_status_interval_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("carddata_interval_s__isnull", True),
+                            models.Q(
+                                ("carddata_interval_s__gte", 1),
+                                ("carddata_interval_s__lte", 31622400),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="polling_config_carddata_interval_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("realname_interval_s__isnull", True),
+                            models.Q(
+                                ("realname_interval_s__gte", 1),
+                                ("realname_interval_s__lte", 31622400),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="polling_config_realname_interval_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("package_interval_s__isnull", True),
+                            models.Q(
+                                ("package_interval_s__gte", 1),
+                                ("package_interval_s__lte", 31622400),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="polling_config_package_interval_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("step_timeout_s__gte", 0.1), ("step_timeout_s__lte", 300)
+                        ),
+                        name="polling_config_step_timeout_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("total_timeout_s__gte", 0.1), ("total_timeout_s__lte", 300)
+                        ),
+                        name="polling_config_total_timeout_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("backoff_base_s__gte", 1), ("backoff_base_s__lte", 604800)
+                        ),
+                        name="polling_config_backoff_base_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("backoff_cap_s__gte", 1), ("backoff_cap_s__lte", 604800)
+                        ),
+                        name="polling_config_backoff_cap_s",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("alert_after_failures__gte", 1), ("alert_after_failures__lte", 1000)
+                        ),
+                        name="polling_config_alert_after_failures",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("cooldown_s__gte", 0), ("cooldown_s__lte", 86400)),
+                        name="polling_config_cooldown_s",
+                    ),
+                ],
             },
         ),
     ]

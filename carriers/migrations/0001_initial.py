@@ -9,163 +9,512 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Carrier',
+            name="Carrier",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100, verbose_name='name')),
-                ('code', models.CharField(help_text='Sent to the gateway with every request; names the account in commands.', max_length=64, unique=True, validators=[django.core.validators.RegexValidator('\\A[A-Za-z0-9][A-Za-z0-9._-]*\\Z', "Use letters, digits, '.', '_' and '-' only.")], verbose_name='code')),
-                ('provider', models.CharField(choices=[('standard', 'Standard gateway')], default='standard', max_length=32, verbose_name='provider')),
-                ('gateway_url', models.CharField(help_text='Base URL without a trailing slash, for example https://gateway.example.com', max_length=500, validators=[carriers.validators.validate_gateway_url], verbose_name='gateway URL')),
-                ('gateway_token', carriers.fields.EncryptedTextField(blank=True, default='', verbose_name='gateway token')),
-                ('is_enabled', models.BooleanField(default=True, help_text='Off: no card of this account is polled.', verbose_name='enabled')),
-                ('max_in_flight', models.PositiveIntegerField(default=500, help_text='How many cards of this account may be checked at the same time.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(100000)], verbose_name='max in flight')),
-                ('priority_ratio', models.FloatField(default=0.5, help_text='Share of the capacity kept for cards checked first; 0 = no quota, they may take all of it.', validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(1)], verbose_name='priority ratio')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100, verbose_name="name")),
+                (
+                    "code",
+                    models.CharField(
+                        help_text="Sent to the gateway with every request; names the account in commands.",
+                        max_length=64,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "\\A[A-Za-z0-9][A-Za-z0-9._-]*\\Z",
+                                "Use letters, digits, '.', '_' and '-' only.",
+                            )
+                        ],
+                        verbose_name="code",
+                    ),
+                ),
+                (
+                    "provider",
+                    models.CharField(
+                        choices=[("standard", "Standard gateway")],
+                        default="standard",
+                        max_length=32,
+                        verbose_name="provider",
+                    ),
+                ),
+                (
+                    "gateway_url",
+                    models.CharField(
+                        help_text="Base URL without a trailing slash, for example https://gateway.example.com",
+                        max_length=500,
+                        validators=[carriers.validators.validate_gateway_url],
+                        verbose_name="gateway URL",
+                    ),
+                ),
+                (
+                    "gateway_token",
+                    carriers.fields.EncryptedTextField(
+                        blank=True, default="", verbose_name="gateway token"
+                    ),
+                ),
+                (
+                    "is_enabled",
+                    models.BooleanField(
+                        default=True,
+                        help_text="Off: no card of this account is polled.",
+                        verbose_name="enabled",
+                    ),
+                ),
+                (
+                    "max_in_flight",
+                    models.PositiveIntegerField(
+                        default=500,
+                        help_text="How many cards of this account may be checked at the same time.",
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(100000),
+                        ],
+                        verbose_name="max in flight",
+                    ),
+                ),
+                (
+                    "priority_ratio",
+                    models.FloatField(
+                        default=0.5,
+                        help_text="Share of the capacity kept for cards checked first; 0 = no quota, they may take all of it.",
+                        validators=[
+                            django.core.validators.MinValueValidator(0),
+                            django.core.validators.MaxValueValidator(1),
+                        ],
+                        verbose_name="priority ratio",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'carrier account',
-                'verbose_name_plural': 'carrier accounts',
-                'db_table': 'tb_carrier',
-                'ordering': ('name', 'id'),
-                'constraints': [models.CheckConstraint(condition=models.Q(('max_in_flight__gte', 1), ('max_in_flight__lte', 100000)), name='carrier_max_in_flight_range'), models.CheckConstraint(condition=models.Q(('priority_ratio__gte', 0), ('priority_ratio__lte', 1)), name='carrier_priority_ratio_range')],
+                "verbose_name": "carrier account",
+                "verbose_name_plural": "carrier accounts",
+                "db_table": "tb_carrier",
+                "ordering": ("name", "id"),
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("max_in_flight__gte", 1), ("max_in_flight__lte", 100000)
+                        ),
+                        name="carrier_max_in_flight_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("priority_ratio__gte", 0), ("priority_ratio__lte", 1)),
+                        name="carrier_priority_ratio_range",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Package',
+            name="Package",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100, unique=True, verbose_name='name')),
-                ('allowance_bytes', models.BigIntegerField(help_text='Bytes per billing cycle.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000000000000000000)], verbose_name='allowance')),
-                ('action', models.CharField(choices=[('none', 'Nothing'), ('suspend', 'Suspend the card')], default='none', max_length=16, verbose_name='action when exhausted')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100, unique=True, verbose_name="name")),
+                (
+                    "allowance_bytes",
+                    models.BigIntegerField(
+                        help_text="Bytes per billing cycle.",
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(1000000000000000000),
+                        ],
+                        verbose_name="allowance",
+                    ),
+                ),
+                (
+                    "action",
+                    models.CharField(
+                        choices=[("none", "Nothing"), ("suspend", "Suspend the card")],
+                        default="none",
+                        max_length=16,
+                        verbose_name="action when exhausted",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'package',
-                'verbose_name_plural': 'packages',
-                'ordering': ('name',),
-                'constraints': [models.CheckConstraint(condition=models.Q(('allowance_bytes__gte', 1)), name='package_allowance_bytes_positive')],
+                "verbose_name": "package",
+                "verbose_name_plural": "packages",
+                "ordering": ("name",),
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("allowance_bytes__gte", 1)),
+                        name="package_allowance_bytes_positive",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Card',
+            name="Card",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('iccid', models.CharField(max_length=20, unique=True, validators=[carriers.validators.validate_iccid], verbose_name='ICCID')),
-                ('msisdn', models.CharField(blank=True, default='', max_length=20, validators=[django.core.validators.RegexValidator('\\A\\d*\\Z', 'Use digits only.')], verbose_name='MSISDN')),
-                ('imsi', models.CharField(blank=True, default='', max_length=15, validators=[django.core.validators.RegexValidator('\\A\\d*\\Z', 'Use digits only.')], verbose_name='IMSI')),
-                ('is_polled', models.BooleanField(default=True, verbose_name='under polling')),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False, verbose_name='added at')),
-                ('status', models.CharField(choices=[('inventory', 'Inventory'), ('testing', 'Testing'), ('active', 'Active'), ('suspended', 'Suspended'), ('deactivated', 'Deactivated'), ('unknown', 'Unknown')], default='unknown', max_length=16, verbose_name='status')),
-                ('raw_status', models.CharField(blank=True, default='', max_length=100, verbose_name='status as reported')),
-                ('is_online', models.BooleanField(blank=True, null=True, verbose_name='online')),
-                ('status_checked_at', models.DateTimeField(blank=True, null=True, verbose_name='status checked at')),
-                ('realname_verified', models.BooleanField(blank=True, null=True, verbose_name='real-name verified')),
-                ('realname_checked_at', models.DateTimeField(blank=True, null=True, verbose_name='verification checked at')),
-                ('used_bytes', models.BigIntegerField(blank=True, null=True, verbose_name='used in the cycle')),
-                ('cycle_start', models.DateField(blank=True, null=True, verbose_name='billing cycle since')),
-                ('usage_checked_at', models.DateTimeField(blank=True, null=True, verbose_name='usage checked at')),
-                ('usage_decreased_at', models.DateTimeField(blank=True, help_text='Since when the gateway reports less than before within one cycle; not booked.', null=True, verbose_name='usage went down at')),
-                ('package_state', models.CharField(choices=[('none', 'No package'), ('covered', 'Covered'), ('exhausted', 'Exhausted'), ('unknown', 'Unknown')], default='unknown', max_length=16, verbose_name='package state')),
-                ('package_checked_at', models.DateTimeField(blank=True, null=True, verbose_name='package checked at')),
-                ('carrier', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='cards', to='carriers.carrier', verbose_name='carrier account')),
-                ('package', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='cards', to='carriers.package', verbose_name='package')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "iccid",
+                    models.CharField(
+                        max_length=20,
+                        unique=True,
+                        validators=[carriers.validators.validate_iccid],
+                        verbose_name="ICCID",
+                    ),
+                ),
+                (
+                    "msisdn",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        max_length=20,
+                        validators=[
+                            django.core.validators.RegexValidator("\\A\\d*\\Z", "Use digits only.")
+                        ],
+                        verbose_name="MSISDN",
+                    ),
+                ),
+                (
+                    "imsi",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        max_length=15,
+                        validators=[
+                            django.core.validators.RegexValidator("\\A\\d*\\Z", "Use digits only.")
+                        ],
+                        verbose_name="IMSI",
+                    ),
+                ),
+                ("is_polled", models.BooleanField(default=True, verbose_name="under polling")),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        editable=False,
+                        verbose_name="added at",
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("inventory", "Inventory"),
+                            ("testing", "Testing"),
+                            ("active", "Active"),
+                            ("suspended", "Suspended"),
+                            ("deactivated", "Deactivated"),
+                            ("unknown", "Unknown"),
+                        ],
+                        default="unknown",
+                        max_length=16,
+                        verbose_name="status",
+                    ),
+                ),
+                (
+                    "raw_status",
+                    models.CharField(
+                        blank=True, default="", max_length=100, verbose_name="status as reported"
+                    ),
+                ),
+                ("is_online", models.BooleanField(blank=True, null=True, verbose_name="online")),
+                (
+                    "status_checked_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="status checked at"),
+                ),
+                (
+                    "realname_verified",
+                    models.BooleanField(blank=True, null=True, verbose_name="real-name verified"),
+                ),
+                (
+                    "realname_checked_at",
+                    models.DateTimeField(
+                        blank=True, null=True, verbose_name="verification checked at"
+                    ),
+                ),
+                (
+                    "used_bytes",
+                    models.BigIntegerField(blank=True, null=True, verbose_name="used in the cycle"),
+                ),
+                (
+                    "cycle_start",
+                    models.DateField(blank=True, null=True, verbose_name="billing cycle since"),
+                ),
+                (
+                    "usage_checked_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="usage checked at"),
+                ),
+                (
+                    "usage_decreased_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="Since when the gateway reports less than before within one cycle; not booked.",
+                        null=True,
+                        verbose_name="usage went down at",
+                    ),
+                ),
+                (
+                    "package_state",
+                    models.CharField(
+                        choices=[
+                            ("none", "No package"),
+                            ("covered", "Covered"),
+                            ("exhausted", "Exhausted"),
+                            ("unknown", "Unknown"),
+                        ],
+                        default="unknown",
+                        max_length=16,
+                        verbose_name="package state",
+                    ),
+                ),
+                (
+                    "package_checked_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="package checked at"),
+                ),
+                (
+                    "carrier",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="cards",
+                        to="carriers.carrier",
+                        verbose_name="carrier account",
+                    ),
+                ),
+                (
+                    "package",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="cards",
+                        to="carriers.package",
+                        verbose_name="package",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'card',
-                'verbose_name_plural': 'cards',
-                'permissions': (('request_check_card', 'Can request checks of cards'), ('remove_card_from_polling', 'Can remove cards from polling')),
+                "verbose_name": "card",
+                "verbose_name_plural": "cards",
+                "permissions": (
+                    ("request_check_card", "Can request checks of cards"),
+                    ("remove_card_from_polling", "Can remove cards from polling"),
+                ),
             },
         ),
         migrations.CreateModel(
-            name='RateLimitGroup',
+            name="RateLimitGroup",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=32, validators=[django.core.validators.RegexValidator('\\A[A-Za-z0-9][A-Za-z0-9._-]*\\Z', "Use letters, digits, '.', '_' and '-' only.")], verbose_name='name')),
-                ('max_per_second', models.FloatField(help_text='May be a fraction: 0.5 = one call every two seconds.', validators=[django.core.validators.MaxValueValidator(100000)], verbose_name='calls per second')),
-                ('operations', models.JSONField(default=list, help_text='An operation in no group is not limited.', validators=[carriers.validators.validate_operations], verbose_name='operations')),
-                ('carrier', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rate_limit_groups', to='carriers.carrier', verbose_name='carrier account')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=32,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "\\A[A-Za-z0-9][A-Za-z0-9._-]*\\Z",
+                                "Use letters, digits, '.', '_' and '-' only.",
+                            )
+                        ],
+                        verbose_name="name",
+                    ),
+                ),
+                (
+                    "max_per_second",
+                    models.FloatField(
+                        help_text="May be a fraction: 0.5 = one call every two seconds.",
+                        validators=[django.core.validators.MaxValueValidator(100000)],
+                        verbose_name="calls per second",
+                    ),
+                ),
+                (
+                    "operations",
+                    models.JSONField(
+                        default=list,
+                        help_text="An operation in no group is not limited.",
+                        validators=[carriers.validators.validate_operations],
+                        verbose_name="operations",
+                    ),
+                ),
+                (
+                    "carrier",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="rate_limit_groups",
+                        to="carriers.carrier",
+                        verbose_name="carrier account",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'rate-limit group',
-                'verbose_name_plural': 'rate-limit groups',
-                'ordering': ('carrier', 'name'),
+                "verbose_name": "rate-limit group",
+                "verbose_name_plural": "rate-limit groups",
+                "ordering": ("carrier", "name"),
             },
         ),
         migrations.CreateModel(
-            name='CardEvent',
+            name="CardEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('status', 'Status'), ('realname', 'Real-name verification'), ('package_state', 'Package state'), ('cycle', 'Billing cycle'), ('usage_decrease', 'Usage went down within a cycle')], max_length=16, verbose_name='kind')),
-                ('old', models.CharField(blank=True, default='', max_length=100, verbose_name='old')),
-                ('new', models.CharField(blank=True, default='', max_length=100, verbose_name='new')),
-                ('at', models.DateTimeField(verbose_name='when')),
-                ('source', models.CharField(blank=True, default='', max_length=64, verbose_name='by what')),
-                ('card', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='events', to='carriers.card', verbose_name='card')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("status", "Status"),
+                            ("realname", "Real-name verification"),
+                            ("package_state", "Package state"),
+                            ("cycle", "Billing cycle"),
+                            ("usage_decrease", "Usage went down within a cycle"),
+                        ],
+                        max_length=16,
+                        verbose_name="kind",
+                    ),
+                ),
+                (
+                    "old",
+                    models.CharField(blank=True, default="", max_length=100, verbose_name="old"),
+                ),
+                (
+                    "new",
+                    models.CharField(blank=True, default="", max_length=100, verbose_name="new"),
+                ),
+                ("at", models.DateTimeField(verbose_name="when")),
+                (
+                    "source",
+                    models.CharField(blank=True, default="", max_length=64, verbose_name="by what"),
+                ),
+                (
+                    "card",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="carriers.card",
+                        verbose_name="card",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'card event',
-                'verbose_name_plural': 'card events',
-                'indexes': [models.Index(models.F('card'), models.OrderBy(models.F('at'), descending=True), name='card_event_by_card'), models.Index(fields=['kind', 'id'], name='card_event_by_kind')],
+                "verbose_name": "card event",
+                "verbose_name_plural": "card events",
+                "indexes": [
+                    models.Index(
+                        models.F("card"),
+                        models.OrderBy(models.F("at"), descending=True),
+                        name="card_event_by_card",
+                    ),
+                    models.Index(fields=["kind", "id"], name="card_event_by_kind"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='DailyUsage',
+            name="DailyUsage",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('day', models.DateField(verbose_name='day')),
-                ('used_bytes', models.BigIntegerField(default=0, verbose_name='used')),
-                ('card', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='daily_usage', to='carriers.card', verbose_name='card')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("day", models.DateField(verbose_name="day")),
+                ("used_bytes", models.BigIntegerField(default=0, verbose_name="used")),
+                (
+                    "card",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="daily_usage",
+                        to="carriers.card",
+                        verbose_name="card",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'daily usage',
-                'verbose_name_plural': 'daily usage',
-                'constraints': [models.UniqueConstraint(fields=('card', 'day'), name='daily_usage_card_day_unique'), models.CheckConstraint(condition=models.Q(('used_bytes__gte', 0)), name='daily_usage_not_negative')],
+                "verbose_name": "daily usage",
+                "verbose_name_plural": "daily usage",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("card", "day"), name="daily_usage_card_day_unique"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("used_bytes__gte", 0)), name="daily_usage_not_negative"
+                    ),
+                ],
             },
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['carrier', 'id'], name='card_by_carrier'),
+            model_name="card",
+            index=models.Index(fields=["carrier", "id"], name="card_by_carrier"),
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['carrier', 'status', 'id'], name='card_by_carrier_status'),
+            model_name="card",
+            index=models.Index(fields=["carrier", "status", "id"], name="card_by_carrier_status"),
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['status', 'id'], name='card_by_status'),
+            model_name="card",
+            index=models.Index(fields=["status", "id"], name="card_by_status"),
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['realname_verified', 'id'], name='card_by_realname'),
+            model_name="card",
+            index=models.Index(fields=["realname_verified", "id"], name="card_by_realname"),
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['package_state', 'id'], name='card_by_package_state'),
+            model_name="card",
+            index=models.Index(fields=["package_state", "id"], name="card_by_package_state"),
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['msisdn'], name='card_by_msisdn'),
+            model_name="card",
+            index=models.Index(fields=["msisdn"], name="card_by_msisdn"),
         ),
         migrations.AddIndex(
-            model_name='card',
-            index=models.Index(fields=['imsi'], name='card_by_imsi'),
+            model_name="card",
+            index=models.Index(fields=["imsi"], name="card_by_imsi"),
         ),
         migrations.AddConstraint(
-            model_name='card',
-            constraint=models.CheckConstraint(condition=models.Q(('used_bytes__isnull', True), ('used_bytes__gte', 0), _connector='OR'), name='card_used_bytes_not_negative'),
+            model_name="card",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("used_bytes__isnull", True), ("used_bytes__gte", 0), _connector="OR"
+                ),
+                name="card_used_bytes_not_negative",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='ratelimitgroup',
-            constraint=models.UniqueConstraint(fields=('carrier', 'name'), name='rate_limit_group_name_unique'),
+            model_name="ratelimitgroup",
+            constraint=models.UniqueConstraint(
+                fields=("carrier", "name"), name="rate_limit_group_name_unique"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='ratelimitgroup',
-            constraint=models.CheckConstraint(condition=models.Q(('max_per_second__gt', 0), ('max_per_second__lte', 100000)), name='rate_limit_group_max_per_second_range', violation_error_message='Calls per second must be more than 0.'),
+            model_name="ratelimitgroup",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("max_per_second__gt", 0), ("max_per_second__lte", 100000)),
+                name="rate_limit_group_max_per_second_range",
+                violation_error_message="Calls per second must be more than 0.",
+            ),
         ),
     ]
