@@ -4,6 +4,7 @@
 
     PollingError(Exception)     something the engine refuses or cannot do; str() is one clear sentence for an operator
       ClaimLost                 the lease is gone: another execution may have begun, stop now
+      ResultRefused             the database refuses a result for what it is; trying again would not help
       ConfigurationUnavailable  the polling configuration has never been read and SQL does not answer
 """
 
@@ -25,6 +26,12 @@ class ClaimLost(PollingError):
     default_message = _(
         "The claim on this card was lost; the card is checked by another execution."
     )
+
+
+class ResultRefused(PollingError):
+    """The database refuses a result for what it is."""
+
+    default_message = _("The database refuses the result of a check.")
 
 
 class ConfigurationUnavailable(PollingError):

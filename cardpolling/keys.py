@@ -7,11 +7,7 @@ All keys of one account share the hash tag ``{c<carrier id>}``, so that an accou
 from dataclasses import dataclass
 
 WORKERS = "polling:workers"
-
-
-def worker(process_id: str) -> str:
-    """Heartbeat of one worker process (STRING, JSON, with expiry)."""
-    return f"polling:worker:{process_id}"
+"""HASH, process id -> heartbeat (JSON) of each worker process."""
 
 
 def rq_queue_name(carrier_id: int) -> str:
@@ -67,7 +63,7 @@ class AccountKeys:
 
     @property
     def counts(self) -> str:
-        """HASH: running totals of the dispatcher (claimed, published, released, expired, lost)."""
+        """HASH: running totals of what dispatcher and executors did (claimed, published, released, expired, lost, ...)."""
         return self.prefix + "counts"
 
     @property

@@ -1,0 +1,336 @@
+"""Executes one claim: exec right, due steps, results to SQL, next due times, finish.
+
+Runs on the loop of :mod:`cardpolling.engine`, one task per card. Only waiting happens here: whatever touches Redis or SQL is
+handed to a batcher, which works for many cards at once on a thread.
+"""
+
+import asyncio
+import logging
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from functools import partial
+
+from django.db import DatabaseError
+from redis import ConnectionError as RedisConnectionError
+from redis import Redis, RedisError
+from redis import TimeoutError as RedisTimeoutError
+
+from cardpolling import clock, completion, conf, configuration, crashes, intake, planning, recording
+from cardpolling import state, steps
+from cardpolling.batching import Batcher
+from cardpolling.checktypes import CheckType
+from cardpolling.completion import Completion
+from cardpolling.counting import Counts
+from cardpolling.errors import ClaimLost, ResultRefused
+from cardpolling.intake import Begun, ExecRequest
+from cardpolling.lease import HeldLease, LeaseKeeper
+from cardpolling.ledger import Ledger
+from cardpolling.planning import Plan
+from cardpolling.recording import Recording
+from cardpolling.results import FollowUp, Outcome, StepResult
+from cardpolling.state import Claim, ExecRight, FieldChanges
+from cardpolling.steps.facts import CardFacts, facts_of
+from carriers.gateway import Account, AccountDirectory, AsyncGateway, Call, Category
+
+logger = logging.getLogger(__name__)
+
+BUSY_RETRY_S = 0.25
+OUTAGE_RETRY_S = 0.5
+OUTAGE_RETRY_CAP_S = 5.0
+STEP_GRACE_S = 0.5
+
+
+class _Observer:
+    """Tells the ledger which calls have got their slot, and stops an attempt whose lease is lost."""
+
+    def __init__(self, held: HeldLease, account: Account, owed: Counter[str], ledger: Ledger) -> None:
+        self._held = held
+        self._account = account
+        self._owed = owed
+        self._ledger = ledger
+
+    def on_slot(self, call: Call) -> None:
+        """A slot is reserved: the call is in the limiter's record now and owed no more."""
+        group = self._account.group_of(call.operation)
+        if group is not None and self._owed[group.name] > 0:
+            self._owed[group.name] -= 1
+            self._ledger.settle(self._account.carrier_id, group.name)
+
+    def before_exchange(self, call: Call) -> None:
+        """The slot's time has come."""
+        self._held.check()
+
+
+class CardExecutor:
+    """Executes claims of any account; belongs to one loop."""
+
+    def __init__(
+        self,
+        client: Redis,
+        pool: Executor,
+        gateway: AsyncGateway,
+        directory: AccountDirectory,
+        *,
+        ledger: Ledger,
+        counts: Counts,
+        also_renew: Callable[[], None] | None = None,
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._gateway = gateway
+        self._directory = directory
+        self._ledger = ledger
+        self._counts = counts
+        self._lease_s = conf.lease_ms() / 1000
+        self._interrupted: list[Completion] = []
+        self.keeper = LeaseKeeper(
+            client, pool, lease_ms=conf.lease_ms(), also_renew=also_renew
+        )
+        self._suspects = asyncio.Lock()
+        self._intake: Batcher[ExecRequest, Begun] = Batcher(
+            pool,
+            partial(intake.begin, client, lease_ms=conf.lease_ms()),
+            linger_ms=5,
+            max_items=200,
+            max_running=2,
+        )
+        self._records: Batcher[Recording, None] = Batcher(
+            pool, recording.save, linger_ms=15, max_items=500
+        )
+        self._completions: Batcher[Completion, bool] = Batcher(
+            pool, partial(completion.complete, client), linger_ms=10, max_items=500
+        )
+
+    async def execute(self, claim: Claim) -> None:
+        """Execute a claim to its end; a claim that is not (or no longer) ours is left alone."""
+        executor_id = uuid.uuid4().hex
+        begun = await self._take(claim, executor_id)
+        if begun is None:
+            return
+        held = self.keeper.hold(claim, executor_id, begun.taken_at_s)
+        try:
+            await self._run(begun, held)
+        except ClaimLost:
+            self._counts.add(claim.carrier_id, "lost")
+        except asyncio.CancelledError:
+            if not held.is_lost or held.task is None:
+                self._interrupted.append(Completion(claim, executor_id, FieldChanges()))
+                raise
+            held.task.uncancel()
+            self._counts.add(claim.carrier_id, "lost")
+        finally:
+            self.keeper.drop(held)
+
+    def take_interrupted(self) -> list[Completion]:
+        """The executions that were cut off by a stop, to be ended without a result; each is given once."""
+        interrupted, self._interrupted = self._interrupted, []
+        return interrupted
+
+    async def _take(self, claim: Claim, executor_id: str) -> Begun | None:
+        """Take the exec right; while another executor holds it, or Redis or SQL is away, try again within the lease."""
+        give_up_at_s = clock.monotonic() + self._lease_s
+        while clock.monotonic() < give_up_at_s:
+            try:
+                begun = await self._intake.ask(ExecRequest(claim, executor_id))
+            except (RedisError, DatabaseError) as error:
+                logger.warning("claim not begun yet: %s", type(error).__name__)
+                await asyncio.sleep(OUTAGE_RETRY_S)
+                continue
+            if begun.right is ExecRight.TAKEN:
+                return begun
+            if begun.right is ExecRight.LOST:
+                self._counts.add(claim.carrier_id, "stale")
+                return None
+            await asyncio.sleep(BUSY_RETRY_S)
+        self._counts.add(claim.carrier_id, "lost")
+        return None
+
+    async def _run(self, begun: Begun, held: HeldLease) -> None:
+        claim = held.claim
+        account = self._directory.get(claim.carrier_id)
+        if account is not None and not account.is_enabled:
+            await self._finish(Completion(claim, held.executor_id, FieldChanges()), held)
+        elif account is None or begun.card is None or begun.rules is None:
+            self._counts.add(claim.carrier_id, "gone")
+            gone = Completion(claim, held.executor_id, FieldChanges(), is_removed=True)
+            await self._finish(gone, held)
+        elif not begun.entry.types:
+            self._counts.add(claim.carrier_id, "reenrolled")
+            changes = planning.enrolment(begun.rules, claim.card_id, clock.now_ms())
+            await self._finish(Completion(claim, held.executor_id, changes), held)
+        elif begun.crashes >= crashes.CRASHES_TO_BACK_OFF:
+            await self._back_off(begun, held)
+        elif begun.crashes:
+            async with self._suspects:
+                await self._mark_running(held)
+                await self._check(begun, held, account)
+        else:
+            await self._check(begun, held, account)
+
+    async def _check(self, begun: Begun, held: HeldLease, account: Account) -> None:
+        """Run the due steps, record what they found, and finish with the next due times."""
+        results = await self._run_due_steps(begun, held, account)
+        await self._save(begun, results, held)
+        plan = self._plan(begun, results, held.claim)
+        done = Completion(
+            held.claim,
+            held.executor_id,
+            plan.changes,
+            is_removed=plan.leaves_polling,
+            is_forgiven=begun.crashes > 0,
+        )
+        is_in_time = await self._finish(done, held)
+        self._counts.add(held.claim.carrier_id, "finished" if is_in_time else "late")
+        for result in results:
+            if result.follow_up is not None:
+                await self._request(held.claim, result.follow_up)
+
+    async def _run_due_steps(
+        self, begun: Begun, held: HeldLease, account: Account
+    ) -> list[StepResult]:
+        """The due steps in the configured order, each within its step timeout and all within the total timeout."""
+        assert begun.rules is not None and begun.card is not None
+        rules = begun.rules
+        due = set(begun.entry.due_types(clock.now_ms())) & set(rules.intervals_s)
+        owed = _calls_per_group(account, due)
+        self._ledger.owe(account.carrier_id, owed)
+        observer = _Observer(held, account, owed, self._ledger)
+        loop = asyncio.get_running_loop()
+        ends_at_s = loop.time() + rules.total_timeout_s
+        facts = facts_of(begun.card)
+        results: list[StepResult] = []
+        try:
+            for check_type in (step for step in rules.step_order if step in due):
+                held.check()
+                if loop.time() >= ends_at_s:
+                    break
+                if check_type is CheckType.PACKAGE and any(r.package_evaluated for r in results):
+                    results.append(StepResult(check_type, Outcome.SKIPPED))
+                    continue
+                deadline = min(loop.time() + rules.step_timeout_s, ends_at_s)
+                gateway = self._gateway.client(account, deadline=deadline, observer=observer)
+                result = await _run_step(check_type, facts, gateway, deadline)
+                facts = facts.updated(result.facts)
+                results.append(result)
+        finally:
+            for group, calls in owed.items():
+                self._ledger.settle(account.carrier_id, group, calls)
+        return results
+
+    async def _save(self, begun: Begun, results: list[StepResult], held: HeldLease) -> None:
+        """Bring what was found to SQL; while the database is away, wait for it as long as the lease can be kept."""
+        assert begun.card is not None
+        found = tuple(result for result in results if result.facts)
+        if not found:
+            return
+        record = Recording(begun.card, found, datetime.fromtimestamp(clock.now_ms() / 1000, UTC))
+        pause_s = OUTAGE_RETRY_S
+        while True:
+            held.check()
+            try:
+                await self._records.ask(record)
+            except ResultRefused:
+                self._counts.add(held.claim.carrier_id, "refused")
+                return
+            except DatabaseError as error:
+                logger.warning("results not recorded yet: %s", type(error).__name__)
+                self._counts.add(held.claim.carrier_id, "record_retries")
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, OUTAGE_RETRY_CAP_S)
+            else:
+                return
+
+    def _plan(self, begun: Begun, results: list[StepResult], claim: Claim) -> Plan:
+        """Next due times, by the configuration that fits the card as it is now."""
+        assert begun.card is not None
+        facts = facts_of(begun.card)
+        for result in results:
+            facts = facts.updated(result.facts)
+        rules = configuration.current().match(
+            facts.carrier_id, facts.status, facts.realname_verified
+        )
+        return planning.plan(
+            results,
+            begun.entry,
+            rules,
+            now_ms=clock.now_ms(),
+            from_priority=claim.from_priority,
+            jitter=random.random,
+        )
+
+    async def _finish(self, done: Completion, held: HeldLease) -> bool:
+        """End the claim; a finish whose reply was lost is repeated, since a second one changes nothing."""
+        while True:
+            held.check()
+            try:
+                return await self._completions.ask(done)
+            except (RedisConnectionError, RedisTimeoutError) as error:
+                logger.warning("execution not finished yet: %s", type(error).__name__)
+                await asyncio.sleep(OUTAGE_RETRY_S)
+            except RedisError:
+                logger.exception("execution not finished", extra={"card_id": held.claim.card_id})
+                return False
+
+    async def _back_off(self, begun: Begun, held: HeldLease) -> None:
+        """A card that crashed its executor again and again is not run but put off."""
+        claim = held.claim
+        logger.error(
+            "card backed off after crashes",
+            extra={"carrier_id": claim.carrier_id, "card_id": claim.card_id},
+        )
+        self._counts.add(claim.carrier_id, "crashing")
+        plan = planning.plan_crashing(
+            begun.entry, begun.rules, now_ms=clock.now_ms(), crashes=begun.crashes
+        )
+        done = Completion(claim, held.executor_id, plan.changes, is_forgiven=True)
+        await self._finish(done, held)
+
+    async def _mark_running(self, held: HeldLease) -> None:
+        held.check()
+        tokens = {held.claim.carrier_id: {held.claim.card_id: held.claim.token}}
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, crashes.mark_running, self._client, tokens)
+
+    async def _request(self, claim: Claim, follow_up: FollowUp) -> None:
+        request = partial(
+            state.request_check,
+            self._client,
+            claim.carrier_id,
+            claim.card_id,
+            [follow_up.check_type],
+            now_ms=clock.now_ms(),
+            confirmations=follow_up.confirmations_s,
+            expected=follow_up.expected,
+        )
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._pool, request)
+        except RedisError:
+            logger.exception("follow-up check not requested", extra={"card_id": claim.card_id})
+
+
+async def _run_step(
+    check_type: CheckType, facts: CardFacts, gateway: object, deadline: float
+) -> StepResult:
+    """One step; whatever goes wrong inside is that step's failure, and the next step still runs."""
+    try:
+        async with asyncio.timeout_at(deadline + STEP_GRACE_S):
+            return await steps.REGISTRY[check_type](facts, gateway, clock.now())
+    except ClaimLost:
+        raise
+    except TimeoutError:
+        return StepResult(check_type, Outcome.FAILED, category=Category.TIMEOUT)
+    except Exception as error:  # noqa: BLE001  a step must never take the card's other steps with it
+        logger.exception("step failed", extra={"check_type": check_type, "card_id": facts.id})
+        return StepResult(
+            check_type, Outcome.FAILED, category=Category.INTERNAL, message=type(error).__name__
+        )
+
+
+def _calls_per_group(account: Account, due: set[CheckType]) -> Counter[str]:
+    """How many calls the due checks will make, per rate-limit group."""
+    groups = (account.group_of(check_type) for check_type in due if check_type.calls_gateway)
+    return Counter(group.name for group in groups if group is not None)
