@@ -13,11 +13,11 @@ def parse(text: str) -> int:
     """Read ``1024 MB``, ``1.5GB``, ``1,048,576``; raise ``ValueError`` for anything else."""
     match = _SIZE.fullmatch(re.sub(r"[\s,_]", "", text).upper())
     if match is None:
-        raise ValueError(text)
+        raise ValueError(f"not a size: {text!r}")
     number, unit = Decimal(match[1]), match[2]
     size = number * _STEP ** (_UNITS.index(unit + "B") if unit else 0)
     if size != int(size):
-        raise ValueError(text)
+        raise ValueError(f"not a size: {text!r}")
     return int(size)
 
 

@@ -1,7 +1,5 @@
 """One converter between bytes and what people write."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +25,7 @@ def test_sizes_are_read(text, size):
 
 @pytest.mark.parametrize("text", ["", "MB", "-1", "1.5", "one", "1 XB", "1e3", "٣ MB"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match=re.escape(text)):
+    with pytest.raises(ValueError, match="not a size"):
         bytesizes.parse(text)
 
 
