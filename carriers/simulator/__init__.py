@@ -1,0 +1,7 @@
+"""A gateway that plays the carriers: the standard protocol with every misbehaviour that real gateways show."""
+
+from carriers.simulator.api import CallRecord, Options
+from carriers.simulator.background import RunningSimulator, running_simulator
+from carriers.simulator.faults import KINDS, FaultSpec
+
+__all__ = ["KINDS", "CallRecord", "FaultSpec", "Options", "RunningSimulator", "running_simulator"]
