@@ -47,6 +47,11 @@ class AccountKeys:
         return self.prefix + "dispatch"
 
     @property
+    def candidates(self) -> str:
+        """ZSET, card id -> earliest due in ms, with expiry: cards found behind many blocked ones (``scouting``)."""
+        return self.prefix + "candidates"
+
+    @property
     def no_priority(self) -> str:
         """A key that is always empty: passed to claim in place of the priority queue on the normal queue's turn."""
         return self.prefix + "empty"
