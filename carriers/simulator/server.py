@@ -6,6 +6,7 @@ from carriers.simulator.api import StandardApi
 from carriers.simulator.connection import HttpConnection
 
 BACKLOG = 4_096
+CLOSING_TURNS = 8
 
 
 class SimulatorServer:
@@ -33,8 +34,9 @@ class SimulatorServer:
     async def close(self) -> None:
         """Stop listening and cut every connection."""
         self._server.close()
-        for connection in tuple(self._connections):
-            connection.abort()
         await self._server.wait_closed()
-        # One turn of the loop, in which the cut connections learn of it.
-        await asyncio.sleep(0)
+        # A connection that was accepted this very moment needs some turns of the loop before it is known here.
+        for _ in range(CLOSING_TURNS):
+            for connection in tuple(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
