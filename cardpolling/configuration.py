@@ -58,10 +58,11 @@ class Configuration:
         return None
 
     @property
-    def longest_interval_s(self) -> int:
-        """The longest interval of any check."""
-        intervals_s = (max(m.rules.intervals_s.values(), default=0) for m in self.ranked)
-        return max(intervals_s, default=0)
+    def longest_wait_s(self) -> int:
+        """The longest interval or back-off there is."""
+        rules = [matched.rules for matched in self.ranked]
+        waits_s = (max(*r.intervals_s.values(), r.backoff_cap_s, 0) for r in rules)
+        return max(waits_s, default=0)
 
 
 class _Snapshot:

@@ -5,6 +5,7 @@
     PollingError(Exception)     something the engine refuses or cannot do; str() is one clear sentence for an operator
       ClaimLost                 the lease is gone: another execution may have begun, stop now
       ResultRefused             the database refuses a result for what it is; trying again would not help
+      InvalidRequest            a check was requested in a way that has no meaning
       ConfigurationUnavailable  the polling configuration has never been read and SQL does not answer
 """
 
@@ -32,6 +33,12 @@ class ResultRefused(PollingError):
     """The database refuses a result for what it is."""
 
     default_message = _("The database refuses the result of a check.")
+
+
+class InvalidRequest(PollingError):
+    """A check was requested in a way that has no meaning."""
+
+    default_message = _("This check cannot be requested.")
 
 
 class ConfigurationUnavailable(PollingError):

@@ -8,7 +8,6 @@ from cardpolling.checktypes import CheckType
 from cardpolling.results import Outcome, StepResult
 from cardpolling.steps import failures, threshold
 from cardpolling.steps.facts import CardFacts
-from carriers.gateway.answers import UsageAnswer
 from carriers.gateway.client import AsyncGatewayClient
 from carriers.gateway.errors import GatewayError
 
@@ -21,16 +20,13 @@ async def run(card: CardFacts, gateway: AsyncGatewayClient, now: datetime) -> St
         answer = await gateway.carddata(card.iccid)
     except GatewayError as error:
         return failures.result_of(CheckType.CARDDATA, error)
-    fresh = _with_usage(card, answer, now)
+    usage = {"used_bytes": answer.used_bytes, "cycle_start": answer.cycle_start}
+    fresh = card.updated(usage)
     package_state = threshold.evaluate(fresh, now)
     success = StepResult(
         CheckType.CARDDATA,
         Outcome.SUCCESS,
-        facts={
-            "used_bytes": answer.used_bytes,
-            "cycle_start": answer.cycle_start,
-            "package_state": package_state.value,
-        },
+        facts={**usage, "package_state": package_state.value},
     )
     try:
         follow_up = await threshold.enforce(fresh, package_state, gateway, now)
@@ -39,13 +35,3 @@ async def run(card: CardFacts, gateway: AsyncGatewayClient, now: datetime) -> St
         logger.warning("card not suspended: %s", error.category, extra={"card_id": card.id})
         return success
     return replace(success, package_evaluated=True, follow_up=follow_up)
-
-
-def _with_usage(card: CardFacts, answer: UsageAnswer, now: datetime) -> CardFacts:
-    """The card as the answer shows it; usage that went down within a cycle is not believed."""
-    used_bytes = answer.used_bytes
-    if card.used_bytes is not None and card.cycle_start == answer.cycle_start:
-        used_bytes = max(used_bytes, card.used_bytes)
-    return replace(
-        card, used_bytes=used_bytes, cycle_start=answer.cycle_start, usage_checked_at=now
-    )

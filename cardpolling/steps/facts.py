@@ -27,13 +27,24 @@ class CardFacts:
     package_action: str = PackageAction.NONE
 
     def updated(self, facts: Mapping[str, Any]) -> "CardFacts":
-        """Give the card as it is known now that a step has found ``facts``: for the steps after it and for the choice of rules."""
+        """Give the card as it is known now that a step has found ``facts``: for the steps after it and for the choice of rules.
+
+        Less usage within one billing cycle is a gateway's fault and not believed: usage and its age stay as they were.
+        """
         known = {name: value for name, value in facts.items() if name in _NAMES}
         if "used_bytes" in known:
+            known["cycle_start"] = known.get("cycle_start") or self.cycle_start
             known["usage_checked_at"] = clock.now()
+            if self._went_down(known["used_bytes"], known["cycle_start"]):
+                known = {name: known[name] for name in known.keys() - _USAGE_NAMES}
         return replace(self, **known)
 
+    def _went_down(self, used_bytes: int, cycle_start: date | None) -> bool:
+        is_same_cycle = self.cycle_start in (None, cycle_start)
+        return is_same_cycle and self.used_bytes is not None and used_bytes < self.used_bytes
 
+
+_USAGE_NAMES = frozenset({"used_bytes", "cycle_start", "usage_checked_at"})
 _NAMES = frozenset(f.name for f in fields(CardFacts))
 
 

@@ -1,0 +1,102 @@
+"""Puts cards under polling: from rows in SQL to ``enroll.lua``, in batches of flat memory."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from redis import Redis
+
+from cardpolling import clock, configuration, planning, state
+from cardpolling.checktypes import CheckType
+from cardpolling.rules import Rules
+from carriers.models import Card
+
+_T = TypeVar("_T")
+
+PAGE = 1000
+"""Cards per SQL query."""
+
+PIPELINE = 500
+"""Scripts per pipeline: some 10 ms of Redis time, between which others get their turn."""
+
+
+class PolledCard(NamedTuple):
+    """What of a card in SQL decides how it is polled."""
+
+    card_id: int
+    carrier_id: int
+    status: str
+    realname_verified: bool | None
+
+
+_COLUMNS = ("pk", "carrier_id", "status", "realname_verified")
+
+
+def cards_to_poll(card_ids: Collection[int]) -> list[PolledCard]:
+    """Those of the cards for which polling is switched on, as SQL has them now."""
+    rows = Card.objects.filter(pk__in=card_ids, is_polled=True).order_by("pk")
+    return [PolledCard(*row) for row in rows.values_list(*_COLUMNS)]
+
+
+def pages_to_poll(carrier_id: int) -> Iterator[list[PolledCard]]:
+    """All cards of an account for which polling is switched on, page by page."""
+    last_id = 0
+    rows = Card.objects.filter(carrier_id=carrier_id, is_polled=True).order_by("pk")
+    while True:
+        page = [PolledCard(*r) for r in rows.filter(pk__gt=last_id).values_list(*_COLUMNS)[:PAGE]]
+        if page:
+            yield page
+        if len(page) < PAGE:
+            return
+        last_id = page[-1].card_id
+
+
+def rules_of(card: PolledCard) -> Rules | None:
+    """The rules that hold for a card, None where its configuration polls nothing."""
+    return configuration.current().match(card.carrier_id, card.status, card.realname_verified)
+
+
+def enroll(client: Redis, cards: Iterable[PolledCard], *, is_due_now: bool = False) -> int:
+    """Put cards under polling and give how many were not there before; a card that stands in a queue stays as it is.
+
+    First checks are spread over the interval; those of cards that are due now are not.
+    """
+    now_ms = clock.now_ms()
+    by_account: dict[int, list[tuple[str, Mapping[CheckType, int]]]] = defaultdict(list)
+    for card in cards:
+        if rules := rules_of(card):
+            dues = planning.first_dues(rules, card.card_id, now_ms)
+            if is_due_now:
+                dues = dict.fromkeys(dues, now_ms)
+            by_account[card.carrier_id].append((str(card.card_id), dues))
+    enrolled = 0
+    for carrier_id, items in by_account.items():
+        for start in range(0, len(items), PIPELINE):
+            answers = state.enroll_many(client, carrier_id, items[start : start + PIPELINE])
+            enrolled += sum(answered(answers))
+    return enrolled
+
+
+def answered(answers: Sequence[_T | Exception]) -> list[_T]:
+    """Answers of a pipeline of scripts; the first one that failed is raised."""
+    values = []
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+        values.append(answer)
+    return values
+
+
+def enroll_missing(client: Redis, carrier_id: int) -> int:
+    """Enrol the cards of an account that stand in neither queue; give how many there were."""
+    return sum(
+        enroll(client, missing(client, carrier_id, page)) for page in pages_to_poll(carrier_id)
+    )
+
+
+def missing(client: Redis, carrier_id: int, cards: Sequence[PolledCard]) -> list[PolledCard]:
+    """Those of an account's cards that stand in neither queue."""
+    scores = state.queue_scores(client, carrier_id, [str(card.card_id) for card in cards])
+    return [
+        c for c, s in zip(cards, scores, strict=True) if s.priority is None and s.normal is None
+    ]

@@ -1,0 +1,366 @@
+"""Compares SQL with the polling state and mends the differences; in normal running there are none.
+
+One pass, in batches of flat memory:
+
+1. Cards that SQL wants polled and that stand in neither queue are enrolled, spread over their interval.
+2. Queue members: ghosts (deleted, moved, not polled) are removed, a card in both queues is taken out of the normal one, a card
+   without due hash is enrolled anew, a score far ahead is pulled back.
+3. Leftovers of executions: in-flight tokens of disabled accounts or with an absurd expiry, marks of executions that are no more.
+4. All keys: claims without expiry are given one, due hashes of cards that stand nowhere and keys of accounts that are no more are
+   deleted.
+
+Whoever changes SQL changes Redis a moment later, and executions go on all the while. So what looks wrong is looked at once more
+after a pause, and mended by :mod:`cardpolling.mending`, which leaves running executions alone.
+"""
+
+import logging
+import re
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from redis import Redis
+
+from cardpolling import clock, conf, configuration, crashes, enrolment, mending, planning
+from cardpolling.enrolment import PolledCard
+from cardpolling.keys import AccountKeys
+from carriers.models import Carrier
+
+logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+PAGE = 1000
+PAUSE_S = 0.5
+LONGEST_PAUSES_S = 5.0
+SLACK_MS = 60_000
+MENDED = "mended"
+NO_EXPIRY = -1
+_ACCOUNT_KEY = re.compile(r"polling:\{c(\d+)\}:(?:card:(.+):(due|claim|exec)$)?")
+
+
+@dataclass(slots=True)
+class Summary:
+    """How many things of each kind were mended; on a dry run, would be."""
+
+    enrolled: int = 0
+    ghosts: int = 0
+    in_both_queues: int = 0
+    without_due: int = 0
+    far_ahead: int = 0
+    inflight: int = 0
+    marks: int = 0
+    without_expiry: int = 0
+    orphans: int = 0
+    dead_keys: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.as_dict().values())
+
+    def as_dict(self) -> dict[str, int]:
+        """Kind -> number."""
+        return asdict(self)
+
+    def add(self, other: "Summary") -> None:
+        """Add the numbers of another summary."""
+        for kind, number in other.as_dict().items():
+            setattr(self, kind, getattr(self, kind) + number)
+
+
+def reconcile(client: Redis, *, dry_run: bool = False) -> Summary:
+    """Compare every account and mend what is wrong; raises ``RedisError`` or ``DatabaseError`` where one is away.
+
+    Two at a time do no harm, but no good either: the caller sees to it that one runs.
+    """
+    accounts = dict(Carrier.objects.order_by("pk").values_list("pk", "is_enabled"))
+    patience = _Patience()
+    total = Summary()
+    for carrier_id, is_enabled in accounts.items():
+        account = _Account(client, AccountKeys(carrier_id), patience, is_dry=dry_run)
+        total.add(account.compare(is_enabled=is_enabled))
+    total.add(_Keyspace(client, accounts, is_dry=dry_run).sweep())
+    if total.total:
+        found = {kind: number for kind, number in total.as_dict().items() if number}
+        logger.warning("polling state differed from the database: %s", found)
+    return total
+
+
+class _Patience:
+    """Gives a change that is under way the time to arrive, but not for ever: a rebuild has many pages to wait for."""
+
+    def __init__(self) -> None:
+        self._left_s = LONGEST_PAUSES_S
+
+    def pause(self) -> None:
+        """Wait a little, as long as there is patience left."""
+        if self._left_s > 0:
+            self._left_s -= PAUSE_S
+            time.sleep(PAUSE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """Queue members that look wrong, each under the first thing that is wrong with it."""
+
+    ghosts: list[str] = field(default_factory=list)
+    without_due: list[PolledCard] = field(default_factory=list)
+    in_both_queues: list[PolledCard] = field(default_factory=list)
+    far_ahead: list[PolledCard] = field(default_factory=list)
+
+    def card_ids(self) -> list[str]:
+        """All of them."""
+        cards = (*self.without_due, *self.in_both_queues, *self.far_ahead)
+        return [*self.ghosts, *(str(card.card_id) for card in cards)]
+
+
+class _Account:
+    """The comparison of one account."""
+
+    def __init__(
+        self, client: Redis, keys: AccountKeys, patience: _Patience, *, is_dry: bool
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._patience = patience
+        self._is_dry = is_dry
+        self._horizon_ms = clock.now_ms() + longest_wait_ms()
+        self._summary = Summary()
+
+    def compare(self, *, is_enabled: bool) -> Summary:
+        """Compare, mend, and count what was mended among the account's running totals too."""
+        for page in enrolment.pages_to_poll(self._keys.carrier_id):
+            self._enroll_missing(page)
+        for queue in (self._keys.queue, self._keys.priority):
+            for members in _pages(self._client.zscan_iter(queue, count=PAGE)):
+                self._check_members([card_id for card_id, _score in members])
+        self._check_inflight(is_enabled=is_enabled)
+        self._check_running()
+        self._check_crashes()
+        if self._summary.total and not self._is_dry:
+            self._client.hincrby(self._keys.counts, MENDED, self._summary.total)
+        return self._summary
+
+    def _enroll_missing(self, page: Sequence[PolledCard]) -> None:
+        absent = self._absent(page)
+        if not absent:
+            return
+        self._patience.pause()
+        still = enrolment.cards_to_poll([card.card_id for card in absent])
+        absent = self._absent([c for c in still if c.carrier_id == self._keys.carrier_id])
+        if self._is_dry:
+            self._summary.enrolled += len(absent)
+        else:
+            self._summary.enrolled += enrolment.enroll(self._client, absent)
+
+    def _absent(self, page: Sequence[PolledCard]) -> list[PolledCard]:
+        polled = [card for card in page if enrolment.rules_of(card)]
+        return enrolment.missing(self._client, self._keys.carrier_id, polled)
+
+    def _check_members(self, card_ids: Sequence[str]) -> None:
+        suspects = self._inspect(card_ids).card_ids()
+        if not suspects:
+            return
+        self._patience.pause()
+        found = self._inspect(mending.unclaimed(self._client, self._keys, suspects))
+        if self._is_dry:
+            self._count(found)
+        else:
+            self._mend(found)
+
+    def _inspect(self, card_ids: Sequence[str]) -> _Findings:
+        """Sort out what is wrong with which of the cards, as Redis and SQL have them now."""
+        found = _Findings()
+        scores = self._scores(card_ids)
+        hollow = self._without_due(list(scores))
+        numbers = [int(card_id) for card_id in scores if card_id.isdecimal()]
+        polled = {str(c.card_id): c for c in enrolment.cards_to_poll(numbers)}
+        for card_id, (priority, normal) in scores.items():
+            card = polled.get(card_id)
+            if card is None or card.carrier_id != self._keys.carrier_id:
+                found.ghosts.append(card_id)
+            elif not enrolment.rules_of(card):
+                found.ghosts.append(card_id)
+            elif card_id in hollow:
+                found.without_due.append(card)
+            elif priority is not None and normal is not None:
+                found.in_both_queues.append(card)
+            elif max(s for s in (priority, normal) if s is not None) > self._horizon_ms:
+                found.far_ahead.append(card)
+        return found
+
+    def _scores(self, card_ids: Sequence[str]) -> dict[str, tuple[float | None, float | None]]:
+        """Scores in the priority and the normal queue, of the cards that stand in one at least."""
+        ids = list(dict.fromkeys(card_ids))
+        if not ids:
+            return {}
+        priority = self._client.zmscore(self._keys.priority, ids)
+        normal = self._client.zmscore(self._keys.queue, ids)
+        pairs = zip(ids, zip(priority, normal, strict=True), strict=True)
+        return {card_id: pair for card_id, pair in pairs if pair != (None, None)}
+
+    def _without_due(self, card_ids: Sequence[str]) -> set[str]:
+        names = [self._keys.due(card_id) for card_id in card_ids]
+        # One command for a page; the rest only where it finds something.
+        if not names or self._client.exists(*names) == len(names):
+            return set()
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.exists(name)
+        return {c for c, exists in zip(card_ids, pipe.execute(), strict=True) if not exists}
+
+    def _count(self, found: _Findings) -> None:
+        summary = self._summary
+        summary.ghosts += len(found.ghosts)
+        summary.without_due += len(found.without_due)
+        summary.in_both_queues += len(found.in_both_queues)
+        summary.far_ahead += len(found.far_ahead)
+
+    def _mend(self, found: _Findings) -> None:
+        client, keys, summary = self._client, self._keys, self._summary
+        summary.ghosts += mending.remove_ghosts(client, keys, found.ghosts)
+        summary.without_due += mending.enroll_anew(client, keys, found.without_due)
+        summary.in_both_queues += mending.leave_one_queue(client, keys, found.in_both_queues)
+        summary.far_ahead += mending.pull_back(
+            client, keys, found.far_ahead, horizon_ms=self._horizon_ms
+        )
+
+    def _check_inflight(self, *, is_enabled: bool) -> None:
+        """Tokens that no dispatcher will ever sweep: of a disabled account, or with an expiry that no lease could have."""
+        now_ms = clock.now_ms()
+        lowest = now_ms + 2 * conf.lease_ms() + SLACK_MS
+        tokens = self._client.zrangebyscore(self._keys.inflight, f"({lowest}", "+inf", 0, PAGE)
+        if not is_enabled:
+            tokens += self._client.zrangebyscore(self._keys.inflight, "-inf", now_ms, 0, PAGE)
+        if self._is_dry:
+            self._summary.inflight += len(tokens)
+        elif tokens:
+            self._summary.inflight += mending.drop_tokens(self._client, self._keys, tokens)
+
+    def _check_running(self) -> None:
+        """Marks of executions whose claim is gone, and which no dispatcher has still to count as crashed."""
+        for page in _pages(self._client.hscan_iter(self._keys.running, count=PAGE)):
+            pipe = self._client.pipeline(transaction=False)
+            for card_id, token in page:
+                pipe.get(self._keys.claim(card_id))
+                pipe.zscore(self._keys.inflight, token)
+            answers = pipe.execute()
+            dead = [
+                card_id
+                for (card_id, token), claim, expiry in zip(
+                    page, answers[::2], answers[1::2], strict=True
+                )
+                if claim != token and expiry is None
+            ]
+            self._drop_marks(self._keys.running, dead)
+
+    def _check_crashes(self) -> None:
+        """Crashes that are too long ago to count."""
+        now_ms = clock.now_ms()
+        for page in _pages(self._client.hscan_iter(self._keys.crashes, count=PAGE)):
+            old = [card_id for card_id, text in page if not crashes.count(text, now_ms)]
+            self._drop_marks(self._keys.crashes, old)
+
+    def _drop_marks(self, name: str, card_ids: Sequence[str]) -> None:
+        self._summary.marks += len(card_ids)
+        if card_ids and not self._is_dry:
+            self._client.hdel(name, *card_ids)
+
+
+class _Keyspace:
+    """The walk over all keys: what belongs to no queue member is only found here."""
+
+    def __init__(self, client: Redis, accounts: Collection[int], *, is_dry: bool) -> None:
+        self._client = client
+        self._accounts = set(accounts)
+        self._is_dry = is_dry
+        self._summary = Summary()
+
+    def sweep(self) -> Summary:
+        """Walk over all keys of all accounts and mend."""
+        for names in _pages(self._client.scan_iter(match="polling:{c*}:*", count=PAGE)):
+            self._check_names(names)
+        return self._summary
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        cards: dict[int, list[str]] = defaultdict(list)
+        dead: dict[int, list[str]] = defaultdict(list)
+        expiring: list[str] = []
+        for name in names:
+            if (match := _ACCOUNT_KEY.match(name)) is None:
+                continue
+            carrier_id, card_id, kind = int(match[1]), match[2], match[3]
+            if carrier_id not in self._accounts:
+                dead[carrier_id].append(name)
+            elif kind == "due":
+                cards[carrier_id].append(card_id)
+            elif kind is not None:
+                expiring.append(name)
+        self._drop_dead(dead)
+        self._give_expiry(expiring)
+        for carrier_id, card_ids in cards.items():
+            self._drop_orphans(AccountKeys(carrier_id), card_ids)
+
+    def _drop_dead(self, dead: Mapping[int, Sequence[str]]) -> None:
+        if not dead:
+            return
+        # An account made since the pass began is not dead.
+        self._accounts |= set(Carrier.objects.filter(pk__in=dead).values_list("pk", flat=True))
+        names = [n for c, names in dead.items() if c not in self._accounts for n in names]
+        self._summary.dead_keys += len(names)
+        if names and not self._is_dry:
+            self._client.unlink(*names)
+
+    def _give_expiry(self, names: Sequence[str]) -> None:
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.pttl(name)
+        endless = [
+            n for n, ttl_ms in zip(names, pipe.execute(), strict=True) if ttl_ms == NO_EXPIRY
+        ]
+        self._summary.without_expiry += len(endless)
+        if endless and not self._is_dry:
+            for name in endless:
+                pipe.pexpire(name, conf.lease_ms(), nx=True)
+            pipe.execute()
+
+    def _drop_orphans(self, keys: AccountKeys, card_ids: Sequence[str]) -> None:
+        """Due hashes of cards that stand in no queue, and that SQL does not want polled at this account."""
+        orphans = self._standing_nowhere(keys, card_ids)
+        numbers = [int(card_id) for card_id in orphans if card_id.isdecimal()]
+        wanted = {
+            str(card.card_id)
+            for card in enrolment.cards_to_poll(numbers)
+            if card.carrier_id == keys.carrier_id
+        }
+        orphans = self._standing_nowhere(keys, [c for c in orphans if c not in wanted])
+        self._summary.orphans += len(orphans)
+        if orphans and not self._is_dry:
+            self._client.unlink(*(keys.due(card_id) for card_id in orphans))
+
+    def _standing_nowhere(self, keys: AccountKeys, card_ids: Sequence[str]) -> list[str]:
+        if not card_ids:
+            return []
+        priority = self._client.zmscore(keys.priority, card_ids)
+        normal = self._client.zmscore(keys.queue, card_ids)
+        scores = zip(card_ids, priority, normal, strict=True)
+        return [card_id for card_id, p, n in scores if p is None and n is None]
+
+
+def longest_wait_ms() -> int:
+    """How far ahead a card's score may lie: the longest interval, back-off or other wait there is, the lease, and some slack."""
+    waits_ms = (
+        configuration.current().longest_wait_s * 1000,
+        planning.LONGEST_RETRY_AFTER_MS,
+        planning.CRASH_BACKOFF_CAP_MS,
+    )
+    return round(max(waits_ms) * (1 + planning.BACKOFF_JITTER)) + conf.lease_ms() + SLACK_MS
+
+
+def _pages(items: Iterable[_T]) -> Iterator[list[_T]]:
+    iterator = iter(items)
+    while page := list(islice(iterator, PAGE)):
+        yield page
