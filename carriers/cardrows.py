@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from carriers import csvrows
 from carriers import iccid as iccids
+from carriers.querysets import CardDescription
 
 COLUMNS = ("iccid", "msisdn", "imsi", "package")
 LONGEST_MSISDN, LONGEST_IMSI = 20, 15
@@ -31,6 +32,11 @@ class CardRow(NamedTuple):
     msisdn: str
     imsi: str
     package_id: int | None
+
+    @property
+    def description(self) -> CardDescription:
+        """The row as it is written."""
+        return CardDescription(self.iccid, self.msisdn, self.imsi, self.package_id)
 
     @property
     def said(self) -> tuple[str, str, int | None]:

@@ -215,21 +215,5 @@ def _code_of(known: _Known) -> str:
 
 def _write(plan: _Plan, carrier: Carrier) -> None:
     with transaction.atomic():
-        Card.objects.bulk_create([_card(row, carrier) for row in plan.create])
-        # An upsert, because it changes many rows in one statement; these rows exist.
-        Card.objects.bulk_create(
-            [_card(row, carrier) for row in plan.update],
-            update_conflicts=True,
-            unique_fields=["iccid"],
-            update_fields=["msisdn", "imsi", "package"],
-        )
-
-
-def _card(row: CardRow, carrier: Carrier) -> Card:
-    return Card(
-        carrier=carrier,
-        iccid=row.iccid,
-        msisdn=row.msisdn,
-        imsi=row.imsi,
-        package_id=row.package_id,
-    )
+        Card.objects.create_many(carrier.pk, [row.description for row in plan.create])
+        Card.objects.describe_many(carrier.pk, [row.description for row in plan.update])

@@ -39,6 +39,15 @@ def _batches(items: Iterable[Any], size: int = signals.BATCH) -> Iterator[list[A
         yield batch
 
 
+class CardDescription(NamedTuple):
+    """What is known of a card before it has been checked."""
+
+    iccid: str
+    msisdn: str
+    imsi: str
+    package_id: int | None
+
+
 class CarrierQuerySet(models.QuerySet["Carrier"]):
     """Queries of accounts."""
 
@@ -140,18 +149,67 @@ class CardQuerySet(models.QuerySet["Card"]):
             kwargs.get(flag) for flag in ("ignore_conflicts", "update_conflicts")
         )
         with transaction.atomic(using=self.db):
-            before = self._polled_by_iccid(cards) if may_exist else {}
+            before = self._polled_by_iccid(c.iccid for c in cards) if may_exist else {}
             created = super().bulk_create(cards, *args, **kwargs)
-            after = self._polled_by_iccid(cards) if may_exist else _polled_of(created)
+            after = (
+                self._polled_by_iccid(c.iccid for c in cards) if may_exist else _polled_of(created)
+            )
             changes = (CardChange(c, before.get(c), after[c]) for c in after)
             signals.tell_cards(self.model, changes)
         return created
 
     bulk_create.alters_data = True  # type: ignore[attr-defined]
 
-    def _polled_by_iccid(self, cards: Sequence["Card"]) -> dict[int, int | None]:
+    def create_many(self, carrier_id: int, cards: Sequence[CardDescription]) -> None:
+        """Create cards of an account by the thousand, and tell; ``bulk_create`` costs five times as much.
+
+        Raises ``IntegrityError`` where one exists.
+        """
+        with transaction.atomic(using=self.db):
+            for batch in _batches(cards):
+                self._insert_described(self.model(carrier_id=carrier_id), batch)
+            after = self._polled_by_iccid(card.iccid for card in cards)
+            signals.tell_cards(self.model, (CardChange(c, None, new) for c, new in after.items()))
+
+    def _insert_described(self, blank: "Card", cards: Sequence[CardDescription]) -> None:
+        """Insert cards that differ in their description only; the other columns come from a blank card."""
+        connection = connections[self.db]
+        quote = connection.ops.quote_name
+        same = {
+            quote(f.column): f.get_db_prep_save(getattr(blank, f.attname), connection)
+            for f in self.model._meta.concrete_fields
+            if f.attname not in ("id", "created_at", *CardDescription._fields)
+        }
+        same = {column: value for column, value in same.items() if value is not None}
+        marks = ", ".join(["%s"] * len(same))
+        rows = ", ".join(["(%s, %s, %s, %s)"] * len(cards))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {quote(self.model._meta.db_table)} "  # noqa: S608 (own names)
+                f"({', '.join(same)}, iccid, msisdn, imsi, package_id) "
+                f"SELECT {marks}, column1, column2, column3, CAST(column4 AS bigint) "
+                f"FROM (VALUES {rows}) AS described",
+                [*same.values(), *(value for card in cards for value in card)],
+            )
+
+    create_many.alters_data = True  # type: ignore[attr-defined]
+
+    def describe_many(self, carrier_id: int, cards: Sequence[CardDescription]) -> None:
+        """Set what is known of existing cards of an account by the thousand; cards that have left it meanwhile stay as they are."""
+        connection = connections[self.db]
+        table = connection.ops.quote_name(self.model._meta.db_table)
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                f"UPDATE {table} SET msisdn = %s, imsi = %s, package_id = %s "  # noqa: S608 (own names)
+                "WHERE iccid = %s AND carrier_id = %s",
+                [(c.msisdn, c.imsi, c.package_id, c.iccid, carrier_id) for c in cards],
+            )
+
+    describe_many.alters_data = True  # type: ignore[attr-defined]
+
+    def _polled_by_iccid(self, numbers: Iterable[str]) -> dict[int, int | None]:
         found: dict[int, int | None] = {}
-        for batch in _batches(card.iccid for card in cards):
+        for batch in _batches(numbers):
             part = CardQuerySet(self.model, using=self.db).filter(iccid__in=batch)
             found.update(part._polled())
         return found

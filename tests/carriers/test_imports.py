@@ -237,7 +237,7 @@ def test_a_dry_run_counts_and_writes_nothing(run, told):
 
 
 def test_missing_check_digits_are_counted_and_not_refused(run):
-    counts, refused = run(lines(f"{WITH_CHECK_DIGIT},,,", "8986001234567890120,,,"))
+    counts, refused = run(lines(f"{WITH_CHECK_DIGIT},,,", "8986001234567890555,,,"))
 
     assert (counts.created, counts.without_check_digit, refused) == (2, 1, [])
 
@@ -270,7 +270,7 @@ def test_lifecycle_hears_of_new_cards_once_per_batch(run, carrier, told):
 def test_many_rows_need_few_queries(run, django_assert_max_num_queries):
     rows = [f"{898600000000000000 + n},,," for n in range(1500)]
 
-    with django_assert_max_num_queries(60):
+    with django_assert_max_num_queries(20):
         counts, _ = run(lines(*rows))
 
     assert counts == Counts(created=1500, without_check_digit=counts.without_check_digit)
