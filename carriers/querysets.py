@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import connections, models, transaction
+from django.db.models.functions import Length
 
 from carriers import iccid as iccids
 from carriers import signals
@@ -55,6 +56,10 @@ class CarrierQuerySet(models.QuerySet["Carrier"]):
         """Accounts whose cards are to be polled."""
         return self.filter(is_enabled=True)
 
+    def with_token(self) -> "CarrierQuerySet":
+        """Accounts that have a gateway token; nothing is decrypted."""
+        return self.annotate(token_length=Length("gateway_token")).filter(token_length__gt=0)
+
     def update(self, **kwargs: Any) -> int:
         """Change accounts, and tell which were changed, enabled or disabled."""
         with transaction.atomic(using=self.db):
@@ -92,7 +97,7 @@ class CardQuerySet(models.QuerySet["Card"]):
         return self.filter(carrier_id=carrier_id)
 
     def with_number_prefix(self, text: str) -> "CardQuerySet":
-        """Cards whose ICCID or MSISDN begins so, separators tolerated; index ranges, fast on any number of cards.
+        """Cards whose ICCID, MSISDN or IMSI begins so, separators tolerated; index ranges, fast on any number of cards.
 
         A whole ICCID finds the card with and without its check digit.
         """
@@ -100,6 +105,7 @@ class CardQuerySet(models.QuerySet["Card"]):
         after = prefix + _AFTER_PREFIX
         found = models.Q(iccid__gte=prefix, iccid__lt=after)
         found |= models.Q(msisdn__gte=prefix, msisdn__lt=after)
+        found |= models.Q(imsi__gte=prefix, imsi__lt=after)
         if iccids.is_valid(prefix):
             found |= models.Q(iccid__in=iccids.twins(prefix))
         return self.filter(found)

@@ -230,7 +230,7 @@ def test_the_package_column_goes_before_the_argument(run, packages):
 def test_a_dry_run_counts_and_writes_nothing(run, told):
     told.clear()
 
-    counts, refused = run(lines(f"{ICCID},,,", f"{ICCID},,,", "1,,,"), is_dry_run=True)
+    counts, _refused = run(lines(f"{ICCID},,,", f"{ICCID},,,", "1,,,"), is_dry_run=True)
 
     assert (counts.created, counts.repeated, counts.refused) == (1, 1, 1)
     assert (Card.objects.count(), told) == (0, [])

@@ -1,0 +1,127 @@
+"""The admin of polling rules."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
+from cardpolling.models import PollingConfig
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+class StepOrderField(forms.CharField):
+    """Check types in order, written with commas; gives a list."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Show the stored list as people write it."""
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Read the list; commas of either width, or none, separate."""
+        text = super().to_python(value) or ""
+        return text.replace(",", " ").replace("，", " ").replace("、", " ").split()
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare the lists."""
+        return bool(initial != self.to_python(data))
+
+
+class PollingConfigForm(forms.ModelForm[PollingConfig]):
+    """A polling rule."""
+
+    step_order = StepOrderField(
+        label=_("order of the steps"),
+        help_text=_("card_status, carddata, realname, package in the order in which they run."),
+        widget=forms.TextInput(attrs={"class": "vLargeTextField", "size": 60}),
+    )
+
+    class Meta:
+        model = PollingConfig
+        fields = "__all__"
+
+
+@admin.register(PollingConfig)
+class PollingConfigAdmin(admin.ModelAdmin[PollingConfig]):
+    """Polling rules in the order in which they are tried."""
+
+    form = PollingConfigForm
+    list_display = (
+        "rank",
+        "name",
+        "is_active",
+        "carrier",
+        "status",
+        "realname_verified",
+        "card_status_every",
+        "carddata_every",
+        "realname_every",
+        "package_every",
+    )
+    list_display_links = ("name",)
+    list_filter = ("is_active", "carrier", "status", "realname_verified")
+    list_select_related = ("carrier",)
+    search_fields = ("name",)
+    autocomplete_fields = ("carrier",)
+    save_as = True
+    fieldsets = (
+        (None, {"fields": ("name", "is_active", "rank")}),
+        (
+            _("Matches"),
+            {
+                "fields": ("carrier", "status", "realname_verified"),
+                "description": _(
+                    "The first active rule by rank that matches a card is in force for it."
+                ),
+            },
+        ),
+        (
+            _("Intervals"),
+            {
+                "fields": (
+                    "card_status_interval_s",
+                    "carddata_interval_s",
+                    "realname_interval_s",
+                    "package_interval_s",
+                    "cooldown_s",
+                )
+            },
+        ),
+        (_("Steps"), {"fields": ("step_order", "step_timeout_s", "total_timeout_s")}),
+        (_("Failures"), {"fields": ("backoff_base_s", "backoff_cap_s", "alert_after_failures")}),
+    )
+
+    @admin.display(description=_("card status every"), ordering="card_status_interval_s")
+    def card_status_every(self, config: PollingConfig) -> str:
+        """Show the interval in human units."""
+        return duration(config.card_status_interval_s)
+
+    @admin.display(description=_("data usage every"), ordering="carddata_interval_s")
+    def carddata_every(self, config: PollingConfig) -> str:
+        """Show the interval in human units."""
+        return duration(config.carddata_interval_s)
+
+    @admin.display(description=_("real-name verification every"), ordering="realname_interval_s")
+    def realname_every(self, config: PollingConfig) -> str:
+        """Show the interval in human units."""
+        return duration(config.realname_interval_s)
+
+    @admin.display(description=_("package every"), ordering="package_interval_s")
+    def package_every(self, config: PollingConfig) -> str:
+        """Show the interval in human units."""
+        return duration(config.package_interval_s)
+
+
+def duration(interval_s: int | None) -> str:
+    """Give an interval in the largest unit that is exact."""
+    if interval_s is None:
+        return gettext("not polled")
+    if interval_s % _DAY_S == 0:
+        return ngettext("%d day", "%d days", interval_s // _DAY_S) % (interval_s // _DAY_S)
+    if interval_s % _HOUR_S == 0:
+        return gettext("%d h") % (interval_s // _HOUR_S)
+    if interval_s % _MINUTE_S == 0:
+        return gettext("%d min") % (interval_s // _MINUTE_S)
+    return gettext("%d s") % interval_s
