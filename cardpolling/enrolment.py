@@ -8,6 +8,7 @@ from redis import Redis
 
 from cardpolling import clock, configuration, planning, state
 from cardpolling.checktypes import CheckType
+from cardpolling.keys import AccountKeys
 from cardpolling.rules import Rules
 from carriers.models import Card
 
@@ -27,6 +28,13 @@ class PolledCard(NamedTuple):
     carrier_id: int
     status: str
     realname_verified: bool | None
+
+
+class Scores(NamedTuple):
+    """A card's scores in the two queues, None where it does not stand there."""
+
+    priority: float | None
+    normal: float | None
 
 
 _COLUMNS = ("pk", "carrier_id", "status", "realname_verified")
@@ -96,7 +104,15 @@ def enroll_missing(client: Redis, carrier_id: int) -> int:
 
 def missing(client: Redis, carrier_id: int, cards: Sequence[PolledCard]) -> list[PolledCard]:
     """Those of an account's cards that stand in neither queue."""
-    scores = state.queue_scores(client, carrier_id, [str(card.card_id) for card in cards])
-    return [
-        c for c, s in zip(cards, scores, strict=True) if s.priority is None and s.normal is None
-    ]
+    stand = standing(client, AccountKeys(carrier_id), [str(card.card_id) for card in cards])
+    return [card for card in cards if str(card.card_id) not in stand]
+
+
+def standing(client: Redis, keys: AccountKeys, card_ids: Sequence[str]) -> dict[str, Scores]:
+    """Where cards of an account stand, of those that stand in a queue at all; two commands for any number."""
+    if not card_ids:
+        return {}
+    priority = client.zmscore(keys.priority, list(card_ids))
+    normal = client.zmscore(keys.queue, list(card_ids))
+    scores = zip(card_ids, map(Scores, priority, normal), strict=True)
+    return {card_id: s for card_id, s in scores if s != Scores(None, None)}

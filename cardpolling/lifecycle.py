@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models.signals import post_delete, post_save
-from redis import RedisError
+from redis import ConnectionError as RedisConnectionError
+from redis import TimeoutError as RedisTimeoutError
 
 from cardpolling import configuration, connection, enrolment, state
 from cardpolling.enrolment import PolledCard
-from cardpolling.errors import PollingError
+from cardpolling.errors import ConfigurationUnavailable
 from cardpolling.keys import AccountKeys
 from cardpolling.models import PollingConfig
 from carriers.signals import AccountChange, CardChange, account_changed, cards_changed
@@ -24,6 +25,13 @@ from carriers.signals import AccountChange, CardChange, account_changed, cards_c
 logger = logging.getLogger(__name__)
 
 SCAN_COUNT = 1000
+_OUTAGES = (
+    RedisConnectionError,
+    RedisTimeoutError,
+    OperationalError,
+    InterfaceError,
+    ConfigurationUnavailable,
+)
 
 
 def connect() -> None:
@@ -54,16 +62,18 @@ def _on_configuration_changed(**_: Any) -> None:
 
 
 def _after_commit(follow: Callable[[], None]) -> None:
-    transaction.on_commit(partial(_follow, follow), robust=True)
+    transaction.on_commit(partial(_follow, follow))
 
 
 def _follow(follow: Callable[[], None]) -> None:
     try:
         follow()
-    except (RedisError, DatabaseError, InterfaceError, PollingError) as error:
+    except _OUTAGES as error:
         logger.warning(
             "polling state not changed, the reconciler will mend it: %s", type(error).__name__
         )
+    except Exception:  # noqa: BLE001  whatever went wrong, the save itself has succeeded
+        logger.exception("polling state not changed, the reconciler will mend it")
 
 
 def follow_cards(changes: Sequence[CardChange]) -> None:
@@ -85,7 +95,8 @@ def follow_cards(changes: Sequence[CardChange]) -> None:
             (new if old_id is None else moved).append(card)
     for carrier_id, card_ids in left.items():
         for start in range(0, len(card_ids), enrolment.PIPELINE):
-            state.remove_many(client, carrier_id, card_ids[start : start + enrolment.PIPELINE])
+            part = card_ids[start : start + enrolment.PIPELINE]
+            enrolment.answered(state.remove_many(client, carrier_id, part))
     enrolment.enroll(client, moved, is_due_now=True)
     enrolment.enroll(client, new)
 

@@ -66,7 +66,8 @@ def pull_back(
         rules = enrolment.rules_of(by_id[card_id])
         if rules is None:
             return False
-        entry = DueEntry.decode(pipe.hgetall(keys.due(card_id)))
+        fields = {str(name): str(text) for name, text in pipe.hgetall(keys.due(card_id)).items()}
+        entry = DueEntry.decode(fields)
         dues = planning.first_dues(rules, card_id, clock.now_ms())
         for check_type, kept in entry.types.items():
             if check_type in dues and kept.due_ms is not None and kept.due_ms <= horizon_ms:
@@ -85,7 +86,7 @@ def _change_unclaimed(
 ) -> bool:
     """Change a card in a transaction that comes to nothing where the card is claimed or requested meanwhile."""
     with client.pipeline() as pipe:
-        pipe.watch(keys.claim(card_id), keys.due(card_id))
+        pipe.watch(keys.claim(card_id), keys.due(card_id))  # type: ignore[no-untyped-call]  # redis-py
         if pipe.exists(keys.claim(card_id)) or not mend(pipe, card_id):
             return False
         try:

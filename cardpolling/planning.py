@@ -300,7 +300,7 @@ def backoff_ms(rules: Rules, failures: int, *, jitter: Jitter) -> int:
     """
     exponent = min(max(failures, 1) - 1, _LARGEST_EXPONENT)
     longest_s = rules.backoff_cap_s / (1 + BACKOFF_JITTER)
-    shortest_s = min(rules.backoff_base_s * 2**exponent, longest_s)
+    shortest_s = min(rules.backoff_base_s << exponent, longest_s)
     return round(shortest_s * 1000 * (1 + BACKOFF_JITTER * jitter()))
 
 
@@ -312,7 +312,7 @@ def plan_crashing(entry: DueEntry, rules: Rules | None, *, now_ms: int, crashes:
     if not polled:
         return draft.plan(leaves_polling=True)
     exponent = min(max(crashes - CRASHES_BEFORE_BACKOFF, 0), _LARGEST_EXPONENT)
-    due_ms = now_ms + min(CRASH_BACKOFF_MS * 2**exponent, CRASH_BACKOFF_CAP_MS)
+    due_ms = now_ms + min(CRASH_BACKOFF_MS << exponent, CRASH_BACKOFF_CAP_MS)
     for check_type in entry.due_types(now_ms):
         if check_type in polled:
             _back_off_crashed(draft, check_type, entry.types[check_type], now_ms, due_ms)

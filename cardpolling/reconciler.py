@@ -128,6 +128,7 @@ class _Account:
         self._patience = patience
         self._is_dry = is_dry
         self._horizon_ms = clock.now_ms() + longest_wait_ms()
+        self._counted: set[str] = set()
         self._summary = Summary()
 
     def compare(self, *, is_enabled: bool) -> Summary:
@@ -165,16 +166,19 @@ class _Account:
         if not suspects:
             return
         self._patience.pause()
-        found = self._inspect(mending.unclaimed(self._client, self._keys, suspects))
+        suspects = mending.unclaimed(self._client, self._keys, suspects)
         if self._is_dry:
+            # What is not mended is met again: in the other queue, or because a scan may give a member twice.
+            found = self._inspect([card_id for card_id in suspects if card_id not in self._counted])
+            self._counted.update(found.card_ids())
             self._count(found)
         else:
-            self._mend(found)
+            self._mend(self._inspect(suspects))
 
     def _inspect(self, card_ids: Sequence[str]) -> _Findings:
         """Sort out what is wrong with which of the cards, as Redis and SQL have them now."""
         found = _Findings()
-        scores = self._scores(card_ids)
+        scores = enrolment.standing(self._client, self._keys, list(dict.fromkeys(card_ids)))
         hollow = self._without_due(list(scores))
         numbers = [int(card_id) for card_id in scores if card_id.isdecimal()]
         polled = {str(c.card_id): c for c in enrolment.cards_to_poll(numbers)}
@@ -191,16 +195,6 @@ class _Account:
             elif max(s for s in (priority, normal) if s is not None) > self._horizon_ms:
                 found.far_ahead.append(card)
         return found
-
-    def _scores(self, card_ids: Sequence[str]) -> dict[str, tuple[float | None, float | None]]:
-        """Scores in the priority and the normal queue, of the cards that stand in one at least."""
-        ids = list(dict.fromkeys(card_ids))
-        if not ids:
-            return {}
-        priority = self._client.zmscore(self._keys.priority, ids)
-        normal = self._client.zmscore(self._keys.queue, ids)
-        pairs = zip(ids, zip(priority, normal, strict=True), strict=True)
-        return {card_id: pair for card_id, pair in pairs if pair != (None, None)}
 
     def _without_due(self, card_ids: Sequence[str]) -> set[str]:
         names = [self._keys.due(card_id) for card_id in card_ids]
@@ -231,14 +225,18 @@ class _Account:
     def _check_inflight(self, *, is_enabled: bool) -> None:
         """Tokens that no dispatcher will ever sweep: of a disabled account, or with an expiry that no lease could have."""
         now_ms = clock.now_ms()
-        lowest = now_ms + 2 * conf.lease_ms() + SLACK_MS
-        tokens = self._client.zrangebyscore(self._keys.inflight, f"({lowest}", "+inf", 0, PAGE)
+        tokens = self._tokens(f"({now_ms + 2 * conf.lease_ms() + SLACK_MS}", "+inf")
         if not is_enabled:
-            tokens += self._client.zrangebyscore(self._keys.inflight, "-inf", now_ms, 0, PAGE)
+            tokens += self._tokens("-inf", str(now_ms))
         if self._is_dry:
             self._summary.inflight += len(tokens)
         elif tokens:
             self._summary.inflight += mending.drop_tokens(self._client, self._keys, tokens)
+
+    def _tokens(self, lowest: str, highest: str) -> list[str]:
+        """Tokens of the in-flight set by their expiry; a page at most, the next run goes on."""
+        members = self._client.zrangebyscore(self._keys.inflight, lowest, highest, 0, PAGE)
+        return [str(token) for token in members]
 
     def _check_running(self) -> None:
         """Marks of executions whose claim is gone, and which no dispatcher has still to count as crashed."""
@@ -329,25 +327,19 @@ class _Keyspace:
 
     def _drop_orphans(self, keys: AccountKeys, card_ids: Sequence[str]) -> None:
         """Due hashes of cards that stand in no queue, and that SQL does not want polled at this account."""
-        orphans = self._standing_nowhere(keys, card_ids)
+        stand = enrolment.standing(self._client, keys, card_ids)
+        orphans = [card_id for card_id in card_ids if card_id not in stand]
         numbers = [int(card_id) for card_id in orphans if card_id.isdecimal()]
         wanted = {
             str(card.card_id)
             for card in enrolment.cards_to_poll(numbers)
             if card.carrier_id == keys.carrier_id
         }
-        orphans = self._standing_nowhere(keys, [c for c in orphans if c not in wanted])
+        stand = enrolment.standing(self._client, keys, orphans)
+        orphans = [c for c in orphans if c not in wanted and c not in stand]
         self._summary.orphans += len(orphans)
         if orphans and not self._is_dry:
             self._client.unlink(*(keys.due(card_id) for card_id in orphans))
-
-    def _standing_nowhere(self, keys: AccountKeys, card_ids: Sequence[str]) -> list[str]:
-        if not card_ids:
-            return []
-        priority = self._client.zmscore(keys.priority, card_ids)
-        normal = self._client.zmscore(keys.queue, card_ids)
-        scores = zip(card_ids, priority, normal, strict=True)
-        return [card_id for card_id, p, n in scores if p is None and n is None]
 
 
 def longest_wait_ms() -> int:

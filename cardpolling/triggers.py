@@ -14,7 +14,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 from redis import Redis
 
-from cardpolling import clock, configuration, connection, enrolment, state
+from cardpolling import clock, connection, enrolment, state
 from cardpolling.checktypes import CheckType
 from cardpolling.enrolment import PolledCard
 from cardpolling.errors import InvalidRequest
@@ -24,7 +24,6 @@ from carriers.models import Card
 BATCH = 500
 LONGEST_DELAY_S = 86_400
 MOST_DELAYS = 20
-NOT_ENROLLED = -1
 
 EXPECTABLE: Mapping[CheckType, frozenset[str]] = {
     CheckType.CARD_STATUS: frozenset(CardStatus.values),
@@ -164,35 +163,68 @@ def _batches(cards: Iterable[Card]) -> Iterator[list[Card]]:
         yield batch
 
 
+def _remove_batch(cards: Sequence[Card]) -> None:
+    client = connection.polling_redis()
+    by_account: dict[int, list[int]] = defaultdict(list)
+    for card in cards:
+        by_account[card.carrier_id].append(card.pk)
+    for carrier_id, card_ids in by_account.items():
+        enrolment.answered(state.remove_many(client, carrier_id, card_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The checks of one card that are asked for and polled."""
+
+    card: PolledCard
+    types: Sequence[CheckType]
+    cooldown_ms: int
+
+
 def _request_batch(
     client: Redis, request: _Request, cards: Sequence[Card], not_polled: list[str]
 ) -> list[int]:
     """Request the checks of some cards and give the answers of the scripts, for those that are polled."""
-    wanted: list[tuple[Card, Sequence[CheckType], int]] = []
+    wanted = []
     for card in cards:
-        types, cooldown_ms = _types_of(card, request)
-        if types:
-            wanted.append((card, types, cooldown_ms))
+        if one := _wanted(card, request):
+            wanted.append(one)
         else:
             not_polled.append(card.iccid)
     answers = _send(client, request, wanted)
-    absent = [i for i, answer in enumerate(answers) if answer == NOT_ENROLLED]
+    absent = [w.card for w, answer in answers if answer == state.NOT_POLLED]
     if absent:
-        enrolment.enroll(client, [_polled_card(wanted[i][0]) for i in absent])
-        again = _send(client, request, [wanted[i] for i in absent])
-        for i, answer in zip(absent, again, strict=True):
-            answers[i] = answer
-    return answers
+        enrolment.enroll(client, absent)
+        again = _send(client, request, [w for w, answer in answers if answer == state.NOT_POLLED])
+        answers = [(w, a) for w, a in answers if a != state.NOT_POLLED] + again
+    return [answer for _wanted_one, answer in answers]
 
 
-def _types_of(card: Card, request: _Request) -> tuple[Sequence[CheckType], int]:
-    """Which of the types asked for are polled, and within what cooldown they are not repeated."""
-    rules = enrolment.rules_of(_polled_card(card)) if card.is_polled else None
+def _wanted(card: Card, request: _Request) -> _Wanted | None:
+    """What of the request concerns a card, None where none of it is polled."""
+    polled = PolledCard(card.pk, card.carrier_id, card.status, card.realname_verified)
+    rules = enrolment.rules_of(polled) if card.is_polled else None
     if rules is None:
-        return (), 0
+        return None
     types = [t for t in rules.polled_types if request.types is None or t in request.types]
-    return types, request.cooldown_ms(rules.cooldown_s)
+    return _Wanted(polled, types, request.cooldown_ms(rules.cooldown_s)) if types else None
 
 
-def _polled_card(card: Card) -> PolledCard:
-    return PolledCard(card.pk, card.carrier_id, card.status, card.realname_verified)
+def _send(client: Redis, request: _Request, wanted: Sequence[_Wanted]) -> list[tuple[_Wanted, int]]:
+    """Send the requests, in one pipeline per cooldown."""
+    by_cooldown: dict[int, list[_Wanted]] = defaultdict(list)
+    for one in wanted:
+        by_cooldown[one.cooldown_ms].append(one)
+    answers: list[tuple[_Wanted, int]] = []
+    for cooldown_ms, group in by_cooldown.items():
+        replies = state.request_check_many(
+            client,
+            [(one.card.carrier_id, one.card.card_id, one.types) for one in group],
+            now_ms=clock.now_ms(),
+            cooldown_ms=cooldown_ms,
+            confirmations=request.confirmations_s,
+            expected=request.expected,
+            to_priority=not request.is_manual,
+        )
+        answers += zip(group, enrolment.answered(replies), strict=True)
+    return answers
