@@ -157,3 +157,16 @@ def test_a_removal_is_counted_once(cards, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         assert triggers.remove(cards[0])
         assert not triggers.remove(cards[0])
+
+
+def test_a_removal_that_redis_did_not_hear_is_told_and_holds_in_the_database(
+    cards, settings, django_capture_on_commit_callbacks
+):
+    settings.POLLING_REDIS_URL = "redis://127.0.0.1:1/0"
+    connection.reset()
+
+    with pytest.raises(RedisConnectionError), django_capture_on_commit_callbacks(execute=True):
+        triggers.remove_cards(cards)
+
+    connection.reset()
+    assert not Card.objects.filter(is_polled=True).exists()
