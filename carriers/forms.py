@@ -28,7 +28,7 @@ class SizeField(forms.CharField):
         if text in self.empty_values:
             return None
         try:
-            return bytesizes.parse(text)
+            return bytesizes.parse(text[:_AS_WRITTEN])
         except ValueError:
             message = _("Enter an amount such as 500 MB or 1.5 GB.")
             raise forms.ValidationError(message, code="invalid") from None
@@ -149,7 +149,6 @@ class PackageForm(forms.ModelForm[Package]):
 
     allowance_bytes = SizeField(
         label=_("allowance"),
-        max_length=32,
         help_text=_("Per billing cycle, for example 500 MB or 1.5 GB; 1 GB = 1,024 MB."),
     )
 

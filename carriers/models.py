@@ -2,7 +2,6 @@
 
 from typing import Any, Self
 
-from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 from django.db.models import F, Q
@@ -169,17 +168,6 @@ class RateLimitGroup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.max_per_second:g}/s"
-
-    def clean(self) -> None:
-        """Refuse an operation that another group of the account limits already."""
-        others = RateLimitGroup.objects.filter(carrier=self.carrier_id).exclude(pk=self.pk)
-        taken = {operation for group in others for operation in group.operations}
-        both = sorted(taken & set(self.operations or ()))
-        if both:
-            message = _("Already limited by another group of this account: %(names)s")
-            raise ValidationError(
-                {"operations": ValidationError(message, params={"names": ", ".join(both)})}
-            )
 
 
 class Package(models.Model):

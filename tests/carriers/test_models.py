@@ -59,16 +59,6 @@ def test_operations_must_be_distinct_and_known(carrier, operations):
     assert "operations" in raised.value.message_dict
 
 
-def test_an_operation_is_limited_by_one_group_only(carrier):
-    RateLimitGroup.objects.create(
-        carrier=carrier, name="a", max_per_second=1, operations=["resume"]
-    )
-    second = RateLimitGroup(carrier=carrier, name="b", max_per_second=1, operations=["resume"])
-
-    with pytest.raises(ValidationError, match="another group"):
-        second.full_clean()
-
-
 def test_two_groups_of_an_account_have_distinct_names(carrier):
     RateLimitGroup.objects.create(carrier=carrier, name="a", max_per_second=1)
 
