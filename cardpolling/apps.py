@@ -10,3 +10,7 @@ class CardpollingConfig(AppConfig):
     name = "cardpolling"
     verbose_name = _("Polling")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from cardpolling import checks  # noqa: F401, PLC0415  (models exist only now)

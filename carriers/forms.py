@@ -25,7 +25,7 @@ class SizeField(forms.CharField):
     def to_python(self, value: Any) -> Any:
         """Read an amount; a number without a unit is bytes."""
         text = super().to_python(value)
-        if text in self.empty_values:
+        if not text:
             return None
         try:
             return bytesizes.parse(text[:_AS_WRITTEN])
@@ -81,12 +81,12 @@ class CarrierForm(forms.ModelForm[Carrier]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "gateway_token" in self.fields:
-            self.fields["gateway_token"].required = self.instance.pk is None
+            self.fields["gateway_token"].required = self.instance._state.adding
 
     def clean(self) -> dict[str, Any] | None:
         """Ask for the token anew where the stored one cannot be read."""
         cleaned = super().clean()
-        if self.instance.pk is not None and not self.cleaned_data.get("gateway_token"):
+        if not self.instance._state.adding and not self.cleaned_data.get("gateway_token"):
             try:
                 _ = self.instance.gateway_token
             except ImproperlyConfigured as error:

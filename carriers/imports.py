@@ -113,17 +113,18 @@ def _deal_with(
     is_dry_run: bool,
 ) -> _Plan:
     """Judge and write a batch; judge it anew where another writer created one of its cards in between."""
-    for attempt in range(1, _ATTEMPTS + 1):
+    attempt = 1
+    while True:
         plan = _Judge(carrier, seen).judge(batch, reader)
-        if is_dry_run:
-            break
         try:
-            _write(plan, carrier)
-            break
+            if not is_dry_run:
+                _write(plan, carrier)
         except IntegrityError:
             if attempt == _ATTEMPTS:
                 raise
-    return plan
+            attempt += 1
+        else:
+            return plan
 
 
 class _Judge:
@@ -206,7 +207,7 @@ class _Judge:
 def _known_cards(numbers: Sequence[str]) -> dict[str, _Known]:
     rows = Card.objects.filter(iccid__in=numbers)
     fields = rows.values_list("iccid", "carrier_id", "msisdn", "imsi", "package_id")
-    return {iccid: _Known(*rest) for iccid, *rest in fields}
+    return {row[0]: _Known(*row[1:]) for row in fields}
 
 
 def _code_of(known: _Known) -> str:

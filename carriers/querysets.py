@@ -182,7 +182,7 @@ class CardQuerySet(models.QuerySet["Card"]):
         connection = connections[self.db]
         quote = connection.ops.quote_name
         same = {
-            quote(f.column): f.get_db_prep_save(getattr(blank, f.attname), connection)
+            quote(f.column or ""): f.get_db_prep_save(getattr(blank, f.attname), connection)
             for f in self.model._meta.concrete_fields
             if f.attname not in ("id", "created_at", *CardDescription._fields)
         }
