@@ -64,6 +64,12 @@ def rules_of(card: PolledCard) -> Rules | None:
     return configuration.current().match(card.carrier_id, card.status, card.realname_verified)
 
 
+def under_rules(cards: Iterable[PolledCard]) -> list[PolledCard]:
+    """Those of the cards of which a configuration polls anything."""
+    match = configuration.current().match
+    return [c for c in cards if match(c.carrier_id, c.status, c.realname_verified)]
+
+
 def enroll(client: Redis, cards: Iterable[PolledCard], *, is_due_now: bool = False) -> int:
     """Put cards under polling and give how many were not there before; a card that stands in a queue stays as it is.
 
@@ -97,9 +103,8 @@ def answered(answers: Sequence[_T | Exception]) -> list[_T]:
 
 def enroll_missing(client: Redis, carrier_id: int) -> int:
     """Enrol the cards of an account that stand in neither queue; give how many there were."""
-    return sum(
-        enroll(client, missing(client, carrier_id, page)) for page in pages_to_poll(carrier_id)
-    )
+    pages = pages_to_poll(carrier_id)
+    return sum(enroll(client, missing(client, carrier_id, page)) for page in pages)
 
 
 def missing(client: Redis, carrier_id: int, cards: Sequence[PolledCard]) -> list[PolledCard]:

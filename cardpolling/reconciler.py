@@ -2,9 +2,9 @@
 
 One pass, in batches of flat memory:
 
-1. Cards that SQL wants polled and that stand in neither queue are enrolled, spread over their interval.
-2. Queue members: ghosts (deleted, moved, not polled) are removed, a card in both queues is taken out of the normal one, a card
-   without due hash is enrolled anew, a score far ahead is pulled back.
+1. The cards that SQL wants polled: one that stands in neither queue is enrolled, spread over its interval; one that stands in both
+   is taken out of the normal one, one without due hash is enrolled anew, one far ahead is pulled back.
+2. Where the queues hold more than that: ghosts (deleted, moved, not polled) are removed.
 3. Leftovers of executions: in-flight tokens of disabled accounts or with an absurd expiry, marks of executions that are no more.
 4. All keys: claims without expiry are given one, due hashes of cards that stand nowhere and keys of accounts that are no more are
    deleted.
@@ -25,7 +25,7 @@ from typing import TypeVar
 from redis import Redis
 
 from cardpolling import clock, conf, configuration, crashes, enrolment, mending, planning
-from cardpolling.enrolment import PolledCard
+from cardpolling.enrolment import PolledCard, Scores
 from cardpolling.keys import AccountKeys
 from carriers.models import Carrier
 
@@ -133,11 +133,14 @@ class _Account:
 
     def compare(self, *, is_enabled: bool) -> Summary:
         """Compare, mend, and count what was mended among the account's running totals too."""
-        for page in enrolment.pages_to_poll(self._keys.carrier_id):
-            self._enroll_missing(page)
-        for queue in (self._keys.queue, self._keys.priority):
-            for members in _pages(self._client.zscan_iter(queue, count=PAGE)):
-                self._check_members([card_id for card_id, _score in members])
+        members = sum(
+            self._check_page(page) for page in enrolment.pages_to_poll(self._keys.carrier_id)
+        )
+        if (
+            self._client.zcard(self._keys.queue) + self._client.zcard(self._keys.priority)
+            != members
+        ):
+            self._check_members()
         self._check_inflight(is_enabled=is_enabled)
         self._check_running()
         self._check_crashes()
@@ -145,28 +148,37 @@ class _Account:
             self._client.hincrby(self._keys.counts, MENDED, self._summary.total)
         return self._summary
 
-    def _enroll_missing(self, page: Sequence[PolledCard]) -> None:
-        absent = self._absent(page)
-        if not absent:
+    def _check_page(self, page: Sequence[PolledCard]) -> int:
+        """Check cards that SQL has; give how many queue members that accounts for."""
+        polled = {str(card.card_id): card for card in enrolment.under_rules(page)}
+        stand = enrolment.standing(self._client, self._keys, list(polled))
+        absent = [card for card_id, card in polled.items() if card_id not in stand]
+        enrolled = self._enroll(absent) if absent else 0
+        hollow = self._without_due(list(stand))
+        self._check_suspects([c for c, s in stand.items() if c in hollow or self._is_odd(s)])
+        return len(stand) + enrolled
+
+    def _enroll(self, absent: Sequence[PolledCard]) -> int:
+        self._patience.pause()
+        wanted = enrolment.cards_to_poll([card.card_id for card in absent])
+        here = [card for card in wanted if card.carrier_id == self._keys.carrier_id]
+        absent = enrolment.missing(self._client, self._keys.carrier_id, enrolment.under_rules(here))
+        number = len(absent) if self._is_dry else enrolment.enroll(self._client, absent)
+        self._summary.enrolled += number
+        return number
+
+    def _check_members(self) -> None:
+        """Check what stands in the queues: more than SQL accounts for."""
+        for queue in (self._keys.queue, self._keys.priority):
+            for members in _pages(self._client.zscan_iter(queue, count=PAGE)):
+                found = self._inspect([str(card_id) for card_id, _score in members])
+                self._check_suspects(found.card_ids())
+
+    def _check_suspects(self, card_ids: Sequence[str]) -> None:
+        if not card_ids:
             return
         self._patience.pause()
-        still = enrolment.cards_to_poll([card.card_id for card in absent])
-        absent = self._absent([c for c in still if c.carrier_id == self._keys.carrier_id])
-        if self._is_dry:
-            self._summary.enrolled += len(absent)
-        else:
-            self._summary.enrolled += enrolment.enroll(self._client, absent)
-
-    def _absent(self, page: Sequence[PolledCard]) -> list[PolledCard]:
-        polled = [card for card in page if enrolment.rules_of(card)]
-        return enrolment.missing(self._client, self._keys.carrier_id, polled)
-
-    def _check_members(self, card_ids: Sequence[str]) -> None:
-        suspects = self._inspect(card_ids).card_ids()
-        if not suspects:
-            return
-        self._patience.pause()
-        suspects = mending.unclaimed(self._client, self._keys, suspects)
+        suspects = mending.unclaimed(self._client, self._keys, card_ids)
         if self._is_dry:
             # What is not mended is met again: in the other queue, or because a scan may give a member twice.
             found = self._inspect([card_id for card_id in suspects if card_id not in self._counted])
@@ -178,23 +190,26 @@ class _Account:
     def _inspect(self, card_ids: Sequence[str]) -> _Findings:
         """Sort out what is wrong with which of the cards, as Redis and SQL have them now."""
         found = _Findings()
-        scores = enrolment.standing(self._client, self._keys, list(dict.fromkeys(card_ids)))
-        hollow = self._without_due(list(scores))
-        numbers = [int(card_id) for card_id in scores if card_id.isdecimal()]
-        polled = {str(c.card_id): c for c in enrolment.cards_to_poll(numbers)}
-        for card_id, (priority, normal) in scores.items():
+        stand = enrolment.standing(self._client, self._keys, list(dict.fromkeys(card_ids)))
+        hollow = self._without_due(list(stand))
+        numbers = [int(card_id) for card_id in stand if card_id.isdecimal()]
+        wanted = enrolment.under_rules(enrolment.cards_to_poll(numbers))
+        polled = {str(c.card_id): c for c in wanted if c.carrier_id == self._keys.carrier_id}
+        for card_id, scores in stand.items():
             card = polled.get(card_id)
-            if card is None or card.carrier_id != self._keys.carrier_id:
-                found.ghosts.append(card_id)
-            elif not enrolment.rules_of(card):
+            if card is None:
                 found.ghosts.append(card_id)
             elif card_id in hollow:
                 found.without_due.append(card)
-            elif priority is not None and normal is not None:
+            elif None not in scores:
                 found.in_both_queues.append(card)
-            elif max(s for s in (priority, normal) if s is not None) > self._horizon_ms:
+            elif self._is_odd(scores):
                 found.far_ahead.append(card)
         return found
+
+    def _is_odd(self, scores: Scores) -> bool:
+        """Whether a card stands in both queues, or too far ahead."""
+        return None not in scores or max(s for s in scores if s is not None) > self._horizon_ms
 
     def _without_due(self, card_ids: Sequence[str]) -> set[str]:
         names = [self._keys.due(card_id) for card_id in card_ids]
