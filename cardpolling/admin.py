@@ -64,7 +64,6 @@ class PollingConfigAdmin(admin.ModelAdmin[PollingConfig]):
     list_filter = ("is_active", "carrier", "status", "realname_verified")
     list_select_related = ("carrier",)
     search_fields = ("name",)
-    autocomplete_fields = ("carrier",)
     save_as = True
     fieldsets = (
         (None, {"fields": ("name", "is_active", "rank")}),
