@@ -1,5 +1,7 @@
 """Django settings; the only reader of the environment."""
 
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import django_stubs_ext
@@ -15,6 +17,10 @@ DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="")
 if not SECRET_KEY:
     SECRET_KEY = "insecure-development-key"
+FIELD_ENCRYPTION_KEYS = env.list(
+    "FIELD_ENCRYPTION_KEYS",
+    default=[urlsafe_b64encode(sha256(SECRET_KEY.encode()).digest()).decode()],
+)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 
 INSTALLED_APPS = [
