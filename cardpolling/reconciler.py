@@ -38,6 +38,7 @@ LONGEST_PAUSES_S = 5.0
 SLACK_MS = 60_000
 MENDED = "mended"
 NO_EXPIRY = -1
+_CARD_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 _ACCOUNT_KEY = re.compile(r"polling:\{c(\d+)\}:(?:card:(.+):(due|claim|exec)$)?")
 
 
@@ -192,8 +193,7 @@ class _Account:
         found = _Findings()
         stand = enrolment.standing(self._client, self._keys, list(dict.fromkeys(card_ids)))
         hollow = self._without_due(list(stand))
-        numbers = [int(card_id) for card_id in stand if card_id.isdecimal()]
-        wanted = enrolment.under_rules(enrolment.cards_to_poll(numbers))
+        wanted = enrolment.under_rules(enrolment.cards_to_poll(_numbers(stand)))
         polled = {str(c.card_id): c for c in wanted if c.carrier_id == self._keys.carrier_id}
         for card_id, scores in stand.items():
             card = polled.get(card_id)
@@ -344,10 +344,9 @@ class _Keyspace:
         """Due hashes of cards that stand in no queue, and that SQL does not want polled at this account."""
         stand = enrolment.standing(self._client, keys, card_ids)
         orphans = [card_id for card_id in card_ids if card_id not in stand]
-        numbers = [int(card_id) for card_id in orphans if card_id.isdecimal()]
         wanted = {
             str(card.card_id)
-            for card in enrolment.cards_to_poll(numbers)
+            for card in enrolment.cards_to_poll(_numbers(orphans))
             if card.carrier_id == keys.carrier_id
         }
         stand = enrolment.standing(self._client, keys, orphans)
@@ -365,6 +364,11 @@ def longest_wait_ms() -> int:
         planning.CRASH_BACKOFF_CAP_MS,
     )
     return round(max(waits_ms) * (1 + planning.BACKOFF_JITTER)) + conf.lease_ms() + SLACK_MS
+
+
+def _numbers(card_ids: Iterable[str]) -> list[int]:
+    """Card ids as SQL knows them, without what can be none."""
+    return [int(card_id) for card_id in card_ids if _CARD_ID.fullmatch(card_id)]
 
 
 def _pages(items: Iterable[_T]) -> Iterator[list[_T]]:

@@ -121,8 +121,9 @@ def test_a_ghost_is_removed(client, cards, keys, make_carrier, leave):
     assert not client.exists(keys.due(card_id))
 
 
-def test_a_ghost_that_is_no_card_at_all_is_removed(client, cards, keys):
-    client.zadd(keys.priority, {"no card": 1})
+@pytest.mark.parametrize("card_id", ["no card", "", "-1", "9" * 30, "٣"])
+def test_a_ghost_that_can_be_no_card_is_removed(client, cards, keys, card_id):
+    client.zadd(keys.priority, {card_id: 1})
 
     assert reconciler.reconcile(client) == Summary(ghosts=1)
 
