@@ -33,10 +33,15 @@ class SimulatorServer:
 
     async def close(self) -> None:
         """Stop listening and cut every connection."""
-        self._server.close()
-        await self._server.wait_closed()
-        # A connection that was accepted this very moment needs some turns of the loop before it is known here.
+        loop = asyncio.get_running_loop()
+        # Accepting ends some turns of the loop before the server is closed: asyncio loses, unclosed, a connection that
+        # was accepted at the very moment of closing.
+        for sock in self._server.sockets:
+            loop.remove_reader(sock.fileno())
         for _ in range(CLOSING_TURNS):
-            for connection in tuple(self._connections):
-                connection.abort()
             await asyncio.sleep(0)
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+        await self._server.wait_closed()
