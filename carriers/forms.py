@@ -122,7 +122,9 @@ class SingleRateLimitGroupForm(RateLimitGroupForm):
         return cleaned
 
 
-class RateLimitGroupFormSet(BaseInlineFormSet[RateLimitGroup, Carrier, RateLimitGroupForm]):
+class RateLimitGroupFormSet(
+    BaseInlineFormSet[RateLimitGroup, Carrier, forms.ModelForm[RateLimitGroup]]
+):
     """All groups of one account."""
 
     def clean(self) -> None:
@@ -137,7 +139,7 @@ class RateLimitGroupFormSet(BaseInlineFormSet[RateLimitGroup, Carrier, RateLimit
                 taken |= operations
 
 
-def _refuse_twice(form: RateLimitGroupForm, operations: set[str]) -> None:
+def _refuse_twice(form: forms.ModelForm[RateLimitGroup], operations: set[str]) -> None:
     if operations:
         names = ", ".join(str(Operation(name).label) for name in sorted(operations))
         message = _("Already limited by another group of this account: %(names)s")

@@ -277,6 +277,12 @@ class Card(models.Model):
             models.Index(fields=("package_state", "id"), name="card_by_package_state"),
             models.Index(fields=("msisdn",), name="card_by_msisdn"),
             models.Index(fields=("imsi",), name="card_by_imsi"),
+            models.Index(fields=("id",), condition=Q(is_polled=False), name="card_not_polled"),
+            models.Index(
+                fields=("id",),
+                condition=Q(usage_decreased_at__isnull=False),
+                name="card_with_usage_decrease",
+            ),
         )
         constraints = (
             models.CheckConstraint(

@@ -494,6 +494,20 @@ class Migration(migrations.Migration):
             model_name="card",
             index=models.Index(fields=["imsi"], name="card_by_imsi"),
         ),
+        migrations.AddIndex(
+            model_name="card",
+            index=models.Index(
+                condition=models.Q(("is_polled", False)), fields=["id"], name="card_not_polled"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="card",
+            index=models.Index(
+                condition=models.Q(("usage_decreased_at__isnull", False)),
+                fields=["id"],
+                name="card_with_usage_decrease",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="card",
             constraint=models.CheckConstraint(

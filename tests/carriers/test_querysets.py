@@ -4,6 +4,7 @@ from datetime import date
 
 import pytest
 
+from carriers import querysets
 from carriers.models import Card, DailyUsage
 from carriers.querysets import BookedUsage
 
@@ -35,6 +36,14 @@ def test_a_card_is_found_by_the_beginning_of_its_numbers(make_carrier, make_card
     make_card(carrier, iccid="89861112345678901239", msisdn="14800138000")
 
     assert list(Card.objects.with_number_prefix(text)) == [card]
+
+
+def test_a_broad_prefix_finds_all_cards(make_carrier, make_card, monkeypatch):
+    monkeypatch.setattr(querysets, "_FEW", 2)
+    carrier = make_carrier()
+    cards = [make_card(carrier) for _ in range(4)]
+
+    assert set(Card.objects.with_number_prefix("8986")) == set(cards)
 
 
 def test_a_number_that_ends_in_f_is_found_by_its_beginning(make_carrier, make_card):
