@@ -1,8 +1,9 @@
 """What ``carriers`` tells the rest of the product; it does not know who listens.
 
-Both signals are sent **inside** the transaction that makes the change, by ``save()``, ``delete()``, ``QuerySet.update()``,
-``QuerySet.delete()``, ``bulk_create()``, ``bulk_update()`` of ``Card`` and ``Carrier``, by the importer, and when the deletion of
-an account takes its cards along. A receiver must do its work in ``transaction.on_commit``.
+Both signals are sent **inside** the transaction that makes the change, by ``save()``, ``delete()`` and ``QuerySet.update()``,
+``delete()``, ``bulk_update()`` of ``Card`` and ``Carrier``, by ``bulk_create()`` and ``create_many()`` of ``Card`` (the importer),
+and when the deletion of an account takes its cards along. A receiver must do its work in ``transaction.on_commit``. What passes by
+the models (``loaddata``, SQL by hand) tells nobody; the reconciler finds it.
 
 ``cards_changed(sender=Card, changes: Sequence[CardChange])``
     Cards came under polling, left it, or moved to another account. At most ``BATCH`` changes per call; a big import or deletion
