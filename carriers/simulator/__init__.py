@@ -2,6 +2,7 @@
 
 from carriers.simulator.api import CallRecord, Options
 from carriers.simulator.background import RunningSimulator, running_simulator
-from carriers.simulator.faults import KINDS, FaultSpec
+from carriers.simulator.faults import FaultSpec
+from carriers.simulator.kinds import KINDS
 
 __all__ = ["KINDS", "CallRecord", "FaultSpec", "Options", "RunningSimulator", "running_simulator"]

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from carriers.simulator import faults, http1, ownclock
+from carriers.simulator import http1, ownclock
 from carriers.simulator.connection import Reply
-from carriers.simulator.faults import Exchange, FaultPlan, FaultSpec, business_error
+from carriers.simulator.envelopes import business_error
+from carriers.simulator.faults import FaultPlan, FaultSpec
 from carriers.simulator.http1 import Request
+from carriers.simulator.kinds import Exchange
 from carriers.simulator.statistics import Limit, Statistics
 from carriers.simulator.world import SWITCHABLE_STATUSES, CardFacts, World
 
@@ -97,25 +99,22 @@ class StandardApi:
     def _respond_to_call(self, request: Request, operation: str, iccid: str) -> Reply:
         now_s = self._monotonic_s()
         carrier = request.header(b"x-carrier-account")
-        kind = self.plan.choose(carrier, operation)
         account = self.statistics.begin(carrier, operation, iccid, now_s)
+        refusal = self._refuse_caller(request, carrier, now_s)
+        kind = self.plan.choose(carrier, operation) if refusal is None else None
+        fault = kind.name if kind is not None else ""
+        if fault:
+            account.faults[fault] += 1
         if self.calls is not None:
-            self.calls.append(_record(request, operation, iccid, now_s, kind.name if kind else ""))
+            self.calls.append(_record(request, operation, iccid, now_s, fault))
         exchange = Exchange(
             operation=operation,
             iccid=iccid,
             path=request.path,
             host=request.header(b"host"),
-            make_envelope=lambda: self._envelope(request, operation, iccid),
+            make_envelope=lambda: refusal or self._envelope(request, operation, iccid),
         )
-        refusal = self._refuse_caller(request, carrier, now_s)
-        if refusal is not None:
-            moves: Any = faults.render_envelope(refusal)
-        elif kind is not None:
-            account.faults[kind.name] += 1
-            moves = kind.play(exchange)
-        else:
-            moves = exchange.answer()
+        moves = exchange.answer() if kind is None else kind.play(exchange)
         return Reply(moves, self._delay_s(), lambda: self.statistics.end(account, iccid))
 
     def _refuse_caller(self, request: Request, carrier: str, now_s: float) -> dict[str, Any] | None:

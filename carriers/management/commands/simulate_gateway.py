@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from carriers.simulator.api import Options, StandardApi
-from carriers.simulator.faults import KINDS, FaultPlan, FaultSpec, FaultSpecError
+from carriers.simulator.faults import FaultPlan, FaultSpec, FaultSpecError
+from carriers.simulator.kinds import KINDS
 from carriers.simulator.server import SimulatorServer
 
 MAX_PORT = 65_535

@@ -1,7 +1,7 @@
 """The simulated cards."""
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_a_cycle_has_begun_and_is_no_older_than_a_month(clock, day):
     clock.at_s = datetime(2027, 3, day, 0, 0, 1, tzinfo=UTC).timestamp()
     world = World(now_s=clock)
 
-    ages = {datetime(2027, 3, day).date() - world.facts(i).cycle_start for i in ICCIDS[:200]}
+    ages = {date(2027, 3, day) - world.facts(i).cycle_start for i in ICCIDS[:200]}
 
     assert min(ages).days >= 0
     assert max(ages).days < 31

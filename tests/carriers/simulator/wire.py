@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 
 SILENCE_S = 0.3
+GOOD_TOKEN = "secret"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def read_wire(sock, most=None):
     return WireAnswer(raw, "enough")
 
 
-def request_bytes(method, path, *, body=b"", connection="close", carrier="acme", token="secret"):
+def request_bytes(method, path, *, body=b"", connection="close", carrier="acme", token=GOOD_TOKEN):
     """A request of the standard protocol."""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:80\r\nConnection: {connection}\r\n"
