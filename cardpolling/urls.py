@@ -1,6 +1,10 @@
-"""URLs of the project."""
+"""URLs of the project: the admin is the whole of its web interface."""
 
 from django.contrib import admin
 from django.urls import path
+from django.views.generic import RedirectView
 
-urlpatterns = [path("admin/", admin.site.urls)]
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/", admin.site.urls),
+]
