@@ -46,6 +46,7 @@ RANGES = (
     _Range("POLLING_DISPATCH_INTERVAL_MS", 10, 1_000),
     _Range("POLLING_CONCURRENCY", 1, 100_000),
     _Range("POLLING_CARDS_PER_JOB", 1, 1_000),
+    _Range("POLLING_GRACE_S", 0, 3_600),
 )
 
 

@@ -49,6 +49,7 @@ def test_the_defaults_are_all_right(settings):
         ("POLLING_CARDS_PER_JOB", 0),
         ("POLLING_CARDS_PER_JOB", "20"),
         ("POLLING_CARDS_PER_JOB", None),
+        ("POLLING_GRACE_S", -1),
     ],
 )
 def test_a_knob_out_of_range_is_an_error(settings, setting, value):
