@@ -35,12 +35,16 @@ def validate_gateway_url(value: str) -> None:
         has_host = bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
         raise ValidationError(_("This is not a valid URL.")) from None
-    if url.scheme not in ("http", "https") or not has_host or any(c.isspace() for c in value):
+    if url.scheme not in ("http", "https") or not has_host or not _is_plain(value):
         raise ValidationError(_("Enter a URL such as https://gateway.example.com."))
     if "@" in url.netloc:
         raise ValidationError(_("A URL must not contain a password: use the token."))
     if url.query or url.fragment:
         raise ValidationError(_("A URL must not contain a query or a fragment."))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and not any(c.isspace() for c in text)
 
 
 def validate_operations(value: Any) -> None:
