@@ -1,5 +1,6 @@
 """Puts cards under polling: from rows in SQL to ``enroll.lua``, in batches of flat memory."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -9,10 +10,12 @@ from redis import Redis
 from cardpolling import clock, configuration, planning, state
 from cardpolling.checktypes import CheckType
 from cardpolling.keys import AccountKeys
+from cardpolling.paging import pages
 from cardpolling.rules import Rules
 from carriers.models import Card
 
 _T = TypeVar("_T")
+_CARD_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 PAGE = 1000
 """Cards per SQL query."""
@@ -64,6 +67,13 @@ def rules_of(card: PolledCard) -> Rules | None:
     return configuration.current().match(card.carrier_id, card.status, card.realname_verified)
 
 
+def members_to_poll(carrier_id: int, card_ids: Iterable[str]) -> dict[str, PolledCard]:
+    """Those of an account's queue members, or card ids of keys, that are to be polled there, by id."""
+    numbers = [int(card_id) for card_id in card_ids if _CARD_ID.fullmatch(card_id)]
+    polled = under_rules(cards_to_poll(numbers))
+    return {str(card.card_id): card for card in polled if card.carrier_id == carrier_id}
+
+
 def under_rules(cards: Iterable[PolledCard]) -> list[PolledCard]:
     """Those of the cards of which a configuration polls anything."""
     match = configuration.current().match
@@ -85,9 +95,8 @@ def enroll(client: Redis, cards: Iterable[PolledCard], *, is_due_now: bool = Fal
             by_account[card.carrier_id].append((str(card.card_id), dues))
     enrolled = 0
     for carrier_id, items in by_account.items():
-        for start in range(0, len(items), PIPELINE):
-            answers = state.enroll_many(client, carrier_id, items[start : start + PIPELINE])
-            enrolled += sum(answered(answers))
+        for page in pages(items, PIPELINE):
+            enrolled += sum(answered(state.enroll_many(client, carrier_id, page)))
     return enrolled
 
 
@@ -103,8 +112,9 @@ def answered(answers: Sequence[_T | Exception]) -> list[_T]:
 
 def enroll_missing(client: Redis, carrier_id: int) -> int:
     """Enrol the cards of an account that stand in neither queue; give how many there were."""
-    pages = pages_to_poll(carrier_id)
-    return sum(enroll(client, missing(client, carrier_id, page)) for page in pages)
+    return sum(
+        enroll(client, missing(client, carrier_id, page)) for page in pages_to_poll(carrier_id)
+    )
 
 
 def missing(client: Redis, carrier_id: int, cards: Sequence[PolledCard]) -> list[PolledCard]:

@@ -89,12 +89,16 @@ class AccountKeys:
         return f"{self.card_prefix}{card_id}:exec"
 
     def limit(self, group: str) -> str:
-        """Limiter state of one rate-limit group."""
+        """ZSET, grant -> its time in us: grants of one rate-limit group, of the last second and those to come."""
         return f"{self.prefix}limit:{group}"
+
+    def free_slots(self, group: str) -> str:
+        """ZSET, grant -> its time in us: grants that were given back and may be used by others."""
+        return f"{self.prefix}free:{group}"
 
     @property
     def throttle(self) -> str:
-        """STRING with PX: until when (ms) the account's budget is lowered after provider_rate_limited."""
+        """STRING with PX: how far the account's rate is lowered after the provider refused calls (``throttle.lua``)."""
         return self.prefix + "throttle"
 
     def statistics(self, minute: int) -> str:

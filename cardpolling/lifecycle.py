@@ -20,6 +20,7 @@ from cardpolling.enrolment import PolledCard
 from cardpolling.errors import ConfigurationUnavailable
 from cardpolling.keys import AccountKeys
 from cardpolling.models import PollingConfig
+from cardpolling.paging import pages
 from carriers.signals import AccountChange, CardChange, account_changed, cards_changed
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ def _follow(follow: Callable[[], None]) -> None:
         logger.warning(
             "polling state not changed, the reconciler will mend it: %s", type(error).__name__
         )
-    except Exception:  # noqa: BLE001  whatever went wrong, the save itself has succeeded
+    except Exception:  # whatever went wrong, the save itself has succeeded
         logger.exception("polling state not changed, the reconciler will mend it")
 
 
@@ -94,8 +95,7 @@ def follow_cards(changes: Sequence[CardChange]) -> None:
         if card is not None:
             (new if old_id is None else moved).append(card)
     for carrier_id, card_ids in left.items():
-        for start in range(0, len(card_ids), enrolment.PIPELINE):
-            part = card_ids[start : start + enrolment.PIPELINE]
+        for part in pages(card_ids, enrolment.PIPELINE):
             enrolment.answered(state.remove_many(client, carrier_id, part))
     enrolment.enroll(client, moved, is_due_now=True)
     enrolment.enroll(client, new)
@@ -109,11 +109,6 @@ def follow_account(carrier_id: int) -> None:
 def forget_account(carrier_id: int) -> None:
     """Delete all that Redis holds of an account that is no more."""
     client = connection.polling_redis()
-    names: list[str] = []
-    for name in client.scan_iter(match=AccountKeys(carrier_id).prefix + "*", count=SCAN_COUNT):
-        names.append(name)
-        if len(names) >= SCAN_COUNT:
-            client.unlink(*names)
-            names.clear()
-    if names:
-        client.unlink(*names)
+    names = client.scan_iter(match=AccountKeys(carrier_id).prefix + "*", count=SCAN_COUNT)
+    for page in pages(names, SCAN_COUNT):
+        client.unlink(*page)

@@ -4,6 +4,7 @@ Each function looks again before it acts, leaves every card with a live claim al
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 from redis import Redis, WatchError
 from redis.client import Pipeline
@@ -12,6 +13,37 @@ from cardpolling import clock, enrolment, planning, state
 from cardpolling.due import DueEntry, due_field
 from cardpolling.enrolment import PolledCard
 from cardpolling.keys import AccountKeys
+from cardpolling.paging import pages
+
+
+@dataclass(slots=True)
+class Summary:
+    """How many things of each kind were mended; on a dry run, would be."""
+
+    enrolled: int = 0
+    ghosts: int = 0
+    in_both_queues: int = 0
+    without_due: int = 0
+    far_ahead: int = 0
+    inflight: int = 0
+    marks: int = 0
+    without_expiry: int = 0
+    orphans: int = 0
+    dead_keys: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.as_dict().values())
+
+    def as_dict(self) -> dict[str, int]:
+        """Kind -> number."""
+        return asdict(self)
+
+    def add(self, other: "Summary") -> None:
+        """Add the numbers of another summary."""
+        for kind, number in other.as_dict().items():
+            setattr(self, kind, getattr(self, kind) + number)
 
 
 def unclaimed(client: Redis, keys: AccountKeys, card_ids: Sequence[str]) -> list[str]:
@@ -27,8 +59,7 @@ def unclaimed(client: Redis, keys: AccountKeys, card_ids: Sequence[str]) -> list
 def remove_ghosts(client: Redis, keys: AccountKeys, card_ids: Sequence[str]) -> int:
     """Take cards that SQL does not want polled at this account out of its queues."""
     free = unclaimed(client, keys, card_ids)
-    for start in range(0, len(free), enrolment.PIPELINE):
-        part = free[start : start + enrolment.PIPELINE]
+    for part in pages(free, enrolment.PIPELINE):
         enrolment.answered(state.remove_many(client, keys.carrier_id, part))
     return len(free)
 

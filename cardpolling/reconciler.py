@@ -14,62 +14,27 @@ after a pause, and mended by :mod:`cardpolling.mending`, which leaves running ex
 """
 
 import logging
-import re
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from redis import Redis
 
 from cardpolling import clock, conf, configuration, crashes, enrolment, mending, planning
 from cardpolling.enrolment import PolledCard, Scores
 from cardpolling.keys import AccountKeys
+from cardpolling.keysweep import KeySweep
+from cardpolling.mending import Summary
+from cardpolling.paging import pages
 from carriers.models import Carrier
 
 logger = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 PAGE = 1000
 PAUSE_S = 0.5
 LONGEST_PAUSES_S = 5.0
 SLACK_MS = 60_000
 MENDED = "mended"
-NO_EXPIRY = -1
-_CARD_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
-_ACCOUNT_KEY = re.compile(r"polling:\{c(\d+)\}:(?:card:(.+):(due|claim|exec)$)?")
-
-
-@dataclass(slots=True)
-class Summary:
-    """How many things of each kind were mended; on a dry run, would be."""
-
-    enrolled: int = 0
-    ghosts: int = 0
-    in_both_queues: int = 0
-    without_due: int = 0
-    far_ahead: int = 0
-    inflight: int = 0
-    marks: int = 0
-    without_expiry: int = 0
-    orphans: int = 0
-    dead_keys: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(self.as_dict().values())
-
-    def as_dict(self) -> dict[str, int]:
-        """Kind -> number."""
-        return asdict(self)
-
-    def add(self, other: "Summary") -> None:
-        """Add the numbers of another summary."""
-        for kind, number in other.as_dict().items():
-            setattr(self, kind, getattr(self, kind) + number)
 
 
 def reconcile(client: Redis, *, dry_run: bool = False) -> Summary:
@@ -83,7 +48,7 @@ def reconcile(client: Redis, *, dry_run: bool = False) -> Summary:
     for carrier_id, is_enabled in accounts.items():
         account = _Account(client, AccountKeys(carrier_id), patience, is_dry=dry_run)
         total.add(account.compare(is_enabled=is_enabled))
-    total.add(_Keyspace(client, accounts, is_dry=dry_run).sweep())
+    total.add(KeySweep(client, accounts, is_dry=dry_run).run())
     if total.total:
         found = {kind: number for kind, number in total.as_dict().items() if number}
         logger.warning("polling state differed from the database: %s", found)
@@ -171,7 +136,7 @@ class _Account:
     def _check_members(self) -> None:
         """Check what stands in the queues: more than SQL accounts for."""
         for queue in (self._keys.queue, self._keys.priority):
-            for members in _pages(self._client.zscan_iter(queue, count=PAGE)):
+            for members in pages(self._client.zscan_iter(queue, count=PAGE), PAGE):
                 found = self._inspect([str(card_id) for card_id, _score in members])
                 self._check_suspects(found.card_ids())
 
@@ -193,8 +158,7 @@ class _Account:
         found = _Findings()
         stand = enrolment.standing(self._client, self._keys, list(dict.fromkeys(card_ids)))
         hollow = self._without_due(list(stand))
-        wanted = enrolment.under_rules(enrolment.cards_to_poll(_numbers(stand)))
-        polled = {str(c.card_id): c for c in wanted if c.carrier_id == self._keys.carrier_id}
+        polled = enrolment.members_to_poll(self._keys.carrier_id, stand)
         for card_id, scores in stand.items():
             card = polled.get(card_id)
             if card is None:
@@ -255,7 +219,7 @@ class _Account:
 
     def _check_running(self) -> None:
         """Marks of executions whose claim is gone, and which no dispatcher has still to count as crashed."""
-        for page in _pages(self._client.hscan_iter(self._keys.running, count=PAGE)):
+        for page in pages(self._client.hscan_iter(self._keys.running, count=PAGE), PAGE):
             pipe = self._client.pipeline(transaction=False)
             for card_id, token in page:
                 pipe.get(self._keys.claim(card_id))
@@ -273,7 +237,7 @@ class _Account:
     def _check_crashes(self) -> None:
         """Crashes that are too long ago to count."""
         now_ms = clock.now_ms()
-        for page in _pages(self._client.hscan_iter(self._keys.crashes, count=PAGE)):
+        for page in pages(self._client.hscan_iter(self._keys.crashes, count=PAGE), PAGE):
             old = [card_id for card_id, text in page if not crashes.count(text, now_ms)]
             self._drop_marks(self._keys.crashes, old)
 
@@ -281,79 +245,6 @@ class _Account:
         self._summary.marks += len(card_ids)
         if card_ids and not self._is_dry:
             self._client.hdel(name, *card_ids)
-
-
-class _Keyspace:
-    """The walk over all keys: what belongs to no queue member is only found here."""
-
-    def __init__(self, client: Redis, accounts: Collection[int], *, is_dry: bool) -> None:
-        self._client = client
-        self._accounts = set(accounts)
-        self._is_dry = is_dry
-        self._summary = Summary()
-
-    def sweep(self) -> Summary:
-        """Walk over all keys of all accounts and mend."""
-        for names in _pages(self._client.scan_iter(match="polling:{c*}:*", count=PAGE)):
-            self._check_names(names)
-        return self._summary
-
-    def _check_names(self, names: Sequence[str]) -> None:
-        cards: dict[int, list[str]] = defaultdict(list)
-        dead: dict[int, list[str]] = defaultdict(list)
-        expiring: list[str] = []
-        for name in names:
-            if (match := _ACCOUNT_KEY.match(name)) is None:
-                continue
-            carrier_id, card_id, kind = int(match[1]), match[2], match[3]
-            if carrier_id not in self._accounts:
-                dead[carrier_id].append(name)
-            elif kind == "due":
-                cards[carrier_id].append(card_id)
-            elif kind is not None:
-                expiring.append(name)
-        self._drop_dead(dead)
-        self._give_expiry(expiring)
-        for carrier_id, card_ids in cards.items():
-            self._drop_orphans(AccountKeys(carrier_id), card_ids)
-
-    def _drop_dead(self, dead: Mapping[int, Sequence[str]]) -> None:
-        if not dead:
-            return
-        # An account made since the pass began is not dead.
-        self._accounts |= set(Carrier.objects.filter(pk__in=dead).values_list("pk", flat=True))
-        names = [n for c, names in dead.items() if c not in self._accounts for n in names]
-        self._summary.dead_keys += len(names)
-        if names and not self._is_dry:
-            self._client.unlink(*names)
-
-    def _give_expiry(self, names: Sequence[str]) -> None:
-        pipe = self._client.pipeline(transaction=False)
-        for name in names:
-            pipe.pttl(name)
-        endless = [
-            n for n, ttl_ms in zip(names, pipe.execute(), strict=True) if ttl_ms == NO_EXPIRY
-        ]
-        self._summary.without_expiry += len(endless)
-        if endless and not self._is_dry:
-            for name in endless:
-                pipe.pexpire(name, conf.lease_ms(), nx=True)
-            pipe.execute()
-
-    def _drop_orphans(self, keys: AccountKeys, card_ids: Sequence[str]) -> None:
-        """Due hashes of cards that stand in no queue, and that SQL does not want polled at this account."""
-        stand = enrolment.standing(self._client, keys, card_ids)
-        orphans = [card_id for card_id in card_ids if card_id not in stand]
-        wanted = {
-            str(card.card_id)
-            for card in enrolment.cards_to_poll(_numbers(orphans))
-            if card.carrier_id == keys.carrier_id
-        }
-        stand = enrolment.standing(self._client, keys, orphans)
-        orphans = [c for c in orphans if c not in wanted and c not in stand]
-        self._summary.orphans += len(orphans)
-        if orphans and not self._is_dry:
-            self._client.unlink(*(keys.due(card_id) for card_id in orphans))
 
 
 def longest_wait_ms() -> int:
@@ -364,14 +255,3 @@ def longest_wait_ms() -> int:
         planning.CRASH_BACKOFF_CAP_MS,
     )
     return round(max(waits_ms) * (1 + planning.BACKOFF_JITTER)) + conf.lease_ms() + SLACK_MS
-
-
-def _numbers(card_ids: Iterable[str]) -> list[int]:
-    """Card ids as SQL knows them, without what can be none."""
-    return [int(card_id) for card_id in card_ids if _CARD_ID.fullmatch(card_id)]
-
-
-def _pages(items: Iterable[_T]) -> Iterator[list[_T]]:
-    iterator = iter(items)
-    while page := list(islice(iterator, PAGE)):
-        yield page

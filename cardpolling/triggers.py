@@ -5,10 +5,9 @@ request makes it due now in the queue where it stands, whatever the cooldown.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -18,6 +17,7 @@ from cardpolling import clock, connection, enrolment, state
 from cardpolling.checktypes import CheckType
 from cardpolling.enrolment import PolledCard
 from cardpolling.errors import InvalidRequest
+from cardpolling.paging import pages
 from carriers.choices import CardStatus, PackageState
 from carriers.models import Card
 
@@ -79,7 +79,7 @@ def request_check_cards(
     client = connection.polling_redis()
     requested = in_cooldown = 0
     not_polled: list[str] = []
-    for batch in _batches(cards):
+    for batch in pages(cards, BATCH):
         answers = _request_batch(client, request, batch, not_polled)
         requested += sum(answer > 0 for answer in answers)
         in_cooldown += sum(answer == 0 for answer in answers)
@@ -107,7 +107,7 @@ def remove_cards(cards: Iterable[Card]) -> int:
     again, they are enrolled anew. Raises ``RedisError`` where Redis does not answer; SQL holds then, and the reconciler follows.
     """
     removed = 0
-    for batch in _batches(cards):
+    for batch in pages(cards, BATCH):
         rows = Card.objects.filter(pk__in=[card.pk for card in batch], is_polled=True)
         removed += rows.update(is_polled=False)
         transaction.on_commit(partial(_remove_batch, batch))
@@ -155,12 +155,6 @@ def _chosen_types(
             _("No check can show the result “%(expected)s”.") % {"expected": expected}
         )
     return able
-
-
-def _batches(cards: Iterable[Card]) -> Iterator[list[Card]]:
-    iterator = iter(cards)
-    while batch := list(islice(iterator, BATCH)):
-        yield batch
 
 
 def _remove_batch(cards: Sequence[Card]) -> None:

@@ -1,4 +1,4 @@
-"""Step ``card_status``: is the card active, suspended, online?"""
+"""Step ``card_status``: whether the card is active, suspended, online."""
 
 from datetime import datetime
 

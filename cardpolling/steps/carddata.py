@@ -1,4 +1,4 @@
-"""Step ``carddata``: how much data has the card used, and does its package still cover that?"""
+"""Step ``carddata``: how much data the card has used, and whether its package still covers that."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Step ``package``: does the data package still cover the card? Judged from the usage that is known, without a usage call."""
+"""Step ``package``: whether the data package still covers the card, judged from the usage that is known."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Step ``realname``: is the identity of the card's holder verified (实名)?"""
+"""Step ``realname``: whether the identity of the card's holder is verified (实名)."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The usage limit: is a card's package used up, and is the card to be suspended for it?
+"""The usage limit: whether a card's package is used up, and whether the card is suspended for it.
 
 The steps ``carddata`` and ``package`` share this: whichever judges the package also acts on what it finds.
 """

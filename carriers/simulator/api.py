@@ -202,7 +202,7 @@ READERS: Mapping[str, Callable[[CardFacts, float], dict[str, Any]]] = {
 
 
 def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else f"{moment.isoformat()[:19]}Z"
 
 
 def _has_reason(body: bytes) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 from carriers.simulator import http1
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 
 def business_error(code: int, message: str, data: Any = None) -> dict[str, Any]:
     """The envelope of a provider error."""
@@ -14,7 +16,7 @@ def business_error(code: int, message: str, data: Any = None) -> dict[str, Any]:
 
 def as_json(value: Any) -> bytes:
     """JSON as gateways write it: compact, Chinese as it is, in UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def render(envelope: Mapping[str, Any]) -> bytes:

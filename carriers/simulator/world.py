@@ -1,5 +1,6 @@
 """The simulated cards: facts derived from the ICCID, so that a second start answers alike."""
 
+import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,6 +9,8 @@ from datetime import UTC, date, datetime, timedelta
 from carriers.simulator import ownclock
 
 DAY_S = 86_400
+REMEMBERED_CARDS = 20_000
+EPOCH = date(1970, 1, 1)
 # Hash-derived dates lie in the year after this one: surely past, whatever the host's clock says.
 LONG_AGO = datetime(2024, 1, 1, tzinfo=UTC)
 LAST_COMMON_DAY = 28
@@ -53,6 +56,7 @@ class Nature:
     verified_s: float
 
     @classmethod
+    @functools.lru_cache(maxsize=REMEMBERED_CARDS)
     def of(cls, iccid: str) -> "Nature":
         """Derive a card's nature from a hash of its ICCID."""
         digest = hashlib.blake2b(iccid.encode(), digest_size=28).digest()
@@ -112,13 +116,13 @@ class World:
         if iccid in self._missing:
             return None
         nature, now_s = Nature.of(iccid), self.now_s()
-        meter = self._meter(iccid, nature, now_s)
+        meter, cycle_start = self._meter(iccid, nature, now_s), nature.cycle_start(now_s)
         facts = CardFacts(
             status=meter.status,
             online=nature.is_online and meter.status == "active",
             changed_at=_moment(meter.since_s),
-            used_bytes=_used_bytes(nature, meter, now_s),
-            cycle_start=nature.cycle_start(now_s),
+            used_bytes=_used_bytes(nature, meter, cycle_start, now_s),
+            cycle_start=cycle_start,
             verified=nature.is_verified,
             verified_at=_moment(nature.verified_s) if nature.is_verified else None,
         )
@@ -156,7 +160,8 @@ class World:
 
     def _used_now(self, iccid: str) -> int:
         nature, now_s = Nature.of(iccid), self.now_s()
-        return _used_bytes(nature, self._meter(iccid, nature, now_s), now_s)
+        meter = self._meter(iccid, nature, now_s)
+        return _used_bytes(nature, meter, nature.cycle_start(now_s), now_s)
 
     def _meter(self, iccid: str, nature: Nature, now_s: float) -> Meter:
         """The card's meter, with a switch whose time has come carried out."""
@@ -165,7 +170,8 @@ class World:
             return Meter(nature.status, nature.changed_s)
         switch = meter.pending
         if switch is not None and switch.effective_s <= now_s:
-            used_bytes = _used_bytes(nature, meter, switch.effective_s)
+            at_s = switch.effective_s
+            used_bytes = _used_bytes(nature, meter, nature.cycle_start(at_s), at_s)
             meter = self._meters[iccid] = Meter(switch.status, switch.effective_s, used_bytes)
         return meter
 
@@ -182,13 +188,12 @@ def _moment(at_s: float) -> datetime:
     return datetime.fromtimestamp(int(at_s), UTC)
 
 
-def _used_bytes(nature: Nature, meter: Meter, at_s: float) -> int:
-    """Bytes of the cycle that runs at ``at_s``: what stood at the last change, and steady use since where metered."""
-    start = nature.cycle_start(at_s)
-    start_s = datetime(start.year, start.month, start.day, tzinfo=UTC).timestamp()
-    begun_s, used_bytes = (
-        (meter.since_s, meter.used_bytes) if meter.since_s > start_s else (start_s, 0)
-    )
+def _used_bytes(nature: Nature, meter: Meter, cycle_start: date, at_s: float) -> int:
+    """Bytes of the cycle: what stood at the last change within it, and steady use since where metered."""
+    start_s = (cycle_start - EPOCH).days * DAY_S
+    begun_s, used_bytes = float(start_s), 0
+    if meter.since_s > start_s:
+        begun_s, used_bytes = meter.since_s, meter.used_bytes
     if meter.status not in METERED_STATUSES:
         return used_bytes
     return used_bytes + int(nature.bytes_a_day * (at_s - begun_s) / DAY_S)

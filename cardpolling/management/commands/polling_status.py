@@ -81,7 +81,9 @@ def _account_cells(account: AccountStatus) -> list[str]:
 
 def worker_table(current: Status) -> Table:
     """One row per worker process."""
-    table = Table(title=_("Workers"), caption=None if current.workers else _("no worker is running"))
+    table = Table(
+        title=_("Workers"), caption=None if current.workers else _("no worker is running")
+    )
     table.add_column(_("host"))
     for heading in (_("process"), _("places busy"), _("heartbeat"), _("up")):
         table.add_column(heading, justify="right")

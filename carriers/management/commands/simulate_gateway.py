@@ -2,8 +2,10 @@
 
 import argparse
 import asyncio
+import os
 import resource
 import signal
+import socket
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -16,6 +18,9 @@ from carriers.simulator.server import SimulatorServer
 
 MAX_PORT = 65_535
 WANTED_OPEN_FILES = 65_536
+CONTROL_HELP = """while it runs:
+  GET /simulator/stats    calls, most calls in a sliding second, violations per account, as JSON
+  PUT /simulator/faults   replaces all faults by a JSON list of KIND:SHARE[:CARRIER]"""
 
 
 class Command(BaseCommand):
@@ -75,7 +80,7 @@ class Command(BaseCommand):
         try:
             port = await server.start(host, port)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = _reason(error)
             message = _("Cannot listen on %(host)s port %(port)s: %(reason)s")
             raise CommandError(message % {"host": host, "port": port, "reason": reason}) from None
         stop = asyncio.Event()
@@ -85,6 +90,13 @@ class Command(BaseCommand):
         self.stdout.flush()
         await stop.wait()
         await server.close()
+
+
+def _reason(error: OSError) -> str:
+    """Why listening failed, in few words: asyncio wraps the system's words, a resolver's error has its own."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return str(error.strerror or error)
+    return os.strerror(error.errno)
 
 
 def _read_options(options: dict[str, Any]) -> Options:
@@ -130,4 +142,4 @@ def _allow_many_connections() -> None:
 def _faults_help() -> str:
     width = max(map(len, KINDS))
     lines = [f"  {kind.name:<{width}}  {kind.meaning}" for kind in KINDS.values()]
-    return "\n".join(["kinds of fault:", *lines])
+    return "\n".join(["kinds of fault:", *lines, "", CONTROL_HELP])

@@ -1,5 +1,6 @@
 """HTTP answers with a status or a header that is no good answer's."""
 
+import re
 from collections.abc import Iterator
 from email.utils import formatdate
 
@@ -9,6 +10,7 @@ from carriers.simulator.kinds.registry import Exchange, kind
 from carriers.simulator.kinds.texts import HTML_PAGE, HTML_TYPE
 
 RETRY_AFTER_S = 2
+PORT = re.compile(r":\d+$")
 
 
 @kind("http429")
@@ -68,9 +70,9 @@ def _http403_html(_exchange: Exchange) -> bytes:
 @kind("redirect")
 def _redirect(exchange: Exchange) -> bytes:
     """HTTP 302 to another host name, where this simulator logs whoever follows."""
-    name, _, port = exchange.host.partition(":")
-    other = "127.0.0.1" if name == "localhost" else "localhost"
-    location = f"http://{other}{':' + port if port else ''}/redirected{exchange.path}"
+    other = "127.0.0.1" if exchange.host.startswith("localhost") else "localhost"
+    port = PORT.search(exchange.host)
+    location = f"http://{other}{port[0] if port else ''}/redirected{exchange.path}"
     return http1.render_answer(302, b"", headers=(("Location", location),))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from carriers.simulator import envelopes, http1
 from carriers.simulator.kinds.registry import Exchange, kind
 
+OPTIONAL_TIMES = frozenset({"changed_at", "as_of", "verified_at"})
 UNKNOWN_STATUS = "待激活-PRE"
 
 
@@ -43,6 +44,15 @@ def _usage_decrease(exchange: Exchange) -> bytes:
 def _unknown_status(exchange: Exchange) -> bytes:
     """A status word never seen before."""
     return _with_data(exchange, status=UNKNOWN_STATUS)
+
+
+@kind("missing_times", operations=("card_status", "carddata", "realname"))
+def _missing_times(exchange: Exchange) -> bytes:
+    """A good answer without changed_at, as_of and verified_at."""
+    envelope = exchange.make_envelope()
+    data = envelope["data"] or {}
+    kept = {name: value for name, value in data.items() if name not in OPTIONAL_TIMES}
+    return envelopes.render(envelope | {"data": kept or None})
 
 
 @kind("wrong_iccid")

@@ -45,9 +45,7 @@ def test_a_used_up_package_suspends_the_card_and_watches_for_the_effect(
 ):
     use(1000)
 
-    result = check(
-        CheckType.CARDDATA, make_facts(allowance_bytes=1000, package_action="suspend")
-    )
+    result = check(CheckType.CARDDATA, make_facts(allowance_bytes=1000, package_action="suspend"))
 
     assert operations(simulator) == ["carddata", "suspend"]
     assert result.package_evaluated
@@ -72,15 +70,11 @@ def test_a_card_is_left_alone_where(check, make_facts, use, simulator, facts):
     assert result.follow_up is None
 
 
-def test_a_refused_suspension_leaves_the_package_to_its_own_step(
-    check, make_facts, use, simulator
-):
+def test_a_refused_suspension_leaves_the_package_to_its_own_step(check, make_facts, use, simulator):
     use(1000)
     simulator.set_card(make_facts().iccid, status="deactivated")
 
-    result = check(
-        CheckType.CARDDATA, make_facts(allowance_bytes=1000, package_action="suspend")
-    )
+    result = check(CheckType.CARDDATA, make_facts(allowance_bytes=1000, package_action="suspend"))
 
     assert operations(simulator) == ["carddata", "suspend"]
     assert result.outcome is Outcome.SUCCESS

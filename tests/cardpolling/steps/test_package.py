@@ -40,9 +40,7 @@ def test_a_used_up_package_suspends_the_card(check, make_facts, simulator):
 
 def test_a_card_is_never_suspended_on_a_stale_fact(check, make_facts, simulator):
     checked_at = clock.now() - timedelta(hours=2)
-    facts = make_facts(
-        allowance_bytes=500, package_action="suspend", usage_checked_at=checked_at
-    )
+    facts = make_facts(allowance_bytes=500, package_action="suspend", usage_checked_at=checked_at)
 
     result = check(CheckType.PACKAGE, facts)
 

@@ -25,8 +25,8 @@ def is_page(answer, status):
     )
 
 
-def is_error(answer, code):
-    """A whole business error."""
+def has_code(answer, code):
+    """A whole answer of the gateway itself with this code."""
     return answer.is_whole and answer.status == 200 and answer.json["code"] == code
 
 
@@ -55,7 +55,7 @@ SEEN_ON_THE_WIRE = {
     "broken_header": lambda a: a.end == "closed" and not a.raw.startswith(b"HTTP/1."),
     "html_200": lambda a: is_page(a, 200),
     "not_json_content": lambda a: a.is_whole and a.body.startswith(b"OK, but"),
-    "json_as_text": lambda a: is_error(a, 0) and a.headers["content-type"] == "text/plain",
+    "json_as_text": lambda a: has_code(a, 0) and a.headers["content-type"] == "text/plain",
     "empty_body": lambda a: a.is_whole and a.status == 200 and a.body == b"",
     "truncated_json": lambda a: (
         a.is_whole and a.body.startswith(b'{"code":0,') and b"}" not in a.body
@@ -78,6 +78,7 @@ SEEN_ON_THE_WIRE = {
     "huge_number": lambda a: a.is_whole and b'"used_bytes":' + b"9" * 5_000 + b"," in a.body,
     "usage_decrease": lambda a: a.data["used_bytes"] == USED // 2,
     "unknown_status": lambda a: a.data["status"] == "待激活-PRE",
+    "missing_times": lambda a: has_code(a, 0) and a.data.keys() == {"used_bytes", "cycle_start"},
     "wrong_iccid": lambda a: a.data["iccid"] not in ("", ICCID) and a.data["used_bytes"] == USED,
     "reset_before_header": lambda a: (a.end, a.raw) == ("reset", b""),
     "reset_in_header": lambda a: (
@@ -87,13 +88,13 @@ SEEN_ON_THE_WIRE = {
     "close_before_header": lambda a: (a.end, a.raw) == ("closed", b""),
     "close_in_body": lambda a: a.end == "closed" and a.body and not a.is_whole,
     "hang": lambda a: (a.end, a.raw) == ("silence", b""),
-    "code_1001": lambda a: is_error(a, 1001),
-    "code_1002": lambda a: is_error(a, 1002),
-    "code_1003": lambda a: is_error(a, 1003),
-    "code_1004": lambda a: is_error(a, 1004) and a.data is None,
-    "code_1004_retry": lambda a: is_error(a, 1004) and a.data["retry_after_ms"] > 0,
-    "business_chinese": lambda a: is_error(a, 2101) and "停机" in a.json["message"],
-    "business_long": lambda a: is_error(a, 2101) and len(a.json["message"]) > 20_000,
+    "code_1001": lambda a: has_code(a, 1001),
+    "code_1002": lambda a: has_code(a, 1002),
+    "code_1003": lambda a: has_code(a, 1003),
+    "code_1004": lambda a: has_code(a, 1004) and a.data is None,
+    "code_1004_retry": lambda a: has_code(a, 1004) and a.data["retry_after_ms"] > 0,
+    "business_chinese": lambda a: has_code(a, 2101) and "停机" in a.json["message"],
+    "business_long": lambda a: has_code(a, 2101) and len(a.json["message"]) > 20_000,
 }
 ENDLESS = {"slow_drip": b" ", "slow_drip_header": b"x"}
 

@@ -85,7 +85,8 @@ def test_an_unknown_card_is_told_and_nothing_is_requested(run, client, cards):
     assert "req:card_status" not in due_fields(client, cards[0])
 
 
-def test_redis_being_away_is_told_without_its_password(run, cards, _redis_away):
+@pytest.mark.usefixtures("redis_away")
+def test_redis_being_away_is_told_without_its_password(run, cards):
     with pytest.raises(CommandError, match="Redis does not answer") as refusal:
         run("polling_check", cards[0].iccid)
 

@@ -36,7 +36,8 @@ def test_a_dry_run_writes_nothing(run, client, cards):
     assert not client.exists(AccountKeys(cards[0].carrier_id).queue)
 
 
-def test_redis_being_away_is_told(run, cards, _redis_away):
+@pytest.mark.usefixtures("redis_away")
+def test_redis_being_away_is_told(run, cards):
     with pytest.raises(CommandError, match="Redis does not answer"):
         run("polling_reconcile")
 

@@ -1,0 +1,105 @@
+"""The only source of time: that of the Redis server, so that hosts with wrong clocks do no harm.
+
+The offset between the server's TIME and this process's monotonic clock is read now and then and advanced in between by the
+monotonic clock, which no adjustment of a host's clock moves. Tests set the time here.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from redis import RedisError
+
+from cardpolling import connection
+
+RESYNC_INTERVAL_S = 10.0
+RETRY_INTERVAL_S = 1.0
+
+_lock = threading.Lock()
+_offset_us: int | None = None
+_due_s = 0.0
+_owner_pid = 0
+_frozen_us: int | None = None
+
+
+def now_us() -> int:
+    """Epoch microseconds by the Redis server's clock.
+
+    While Redis is away the last offset is used; raises ``RedisError`` where there has been none.
+    """
+    if _frozen_us is not None:
+        return _frozen_us
+    if _offset_us is None or time.monotonic() >= _due_s or _owner_pid != os.getpid():
+        resync()
+    return time.monotonic_ns() // 1000 + (_offset_us or 0)
+
+
+def now_ms() -> int:
+    """Epoch milliseconds by the Redis server's clock."""
+    return now_us() // 1000
+
+
+def now() -> datetime:
+    """The same as an aware datetime in UTC."""
+    return datetime.fromtimestamp(now_us() / 1_000_000, UTC)
+
+
+def monotonic() -> float:
+    """Seconds of this process's monotonic clock: for deadlines and durations within one process."""
+    return time.monotonic()
+
+
+def resync() -> None:
+    """Read the server's time; the middle of the round trip is taken for the moment of reading."""
+    global _offset_us, _due_s, _owner_pid  # noqa: PLW0603  one offset per process
+    with _lock:
+        before_us = time.monotonic_ns() // 1000
+        try:
+            seconds, microseconds = connection.polling_redis().time()
+        except RedisError:
+            _due_s = time.monotonic() + RETRY_INTERVAL_S
+            if _offset_us is None:
+                raise
+            return
+        after_us = time.monotonic_ns() // 1000
+        _offset_us = seconds * 1_000_000 + microseconds - (before_us + after_us) // 2
+        _due_s, _owner_pid = time.monotonic() + RESYNC_INTERVAL_S, os.getpid()
+
+
+def forget() -> None:
+    """Drop the offset: the next reading asks the server."""
+    global _offset_us  # noqa: PLW0603  one offset per process
+    _offset_us = None
+
+
+def freeze(at_ms: int) -> None:
+    """Stand still at ``at_ms`` until :func:`unfreeze`; the monotonic clock runs on."""
+    global _frozen_us  # noqa: PLW0603  one clock per process
+    _frozen_us = at_ms * 1000
+
+
+def advance(by_ms: float) -> None:
+    """Move a frozen clock on."""
+    global _frozen_us  # noqa: PLW0603  one clock per process
+    if _frozen_us is None:
+        raise RuntimeError("only a frozen clock can be advanced")
+    _frozen_us += round(by_ms * 1000)
+
+
+def unfreeze() -> None:
+    """Follow the server's time again."""
+    global _frozen_us  # noqa: PLW0603  one clock per process
+    _frozen_us = None
+
+
+@contextmanager
+def frozen(at_ms: int) -> Iterator[None]:
+    """Stand still at ``at_ms`` within the block."""
+    freeze(at_ms)
+    try:
+        yield
+    finally:
+        unfreeze()
