@@ -39,12 +39,13 @@ def reset() -> None:
 
 
 def _connect(url: str) -> redis.Redis:
+    over_tcp = {} if url.startswith("unix:") else {"socket_keepalive": True}
     return redis.Redis.from_url(
         url,
         decode_responses=True,
         retry=Retry(NoBackoff(), 0),
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         socket_timeout=ANSWER_TIMEOUT_S,
-        socket_keepalive=True,
         health_check_interval=0,
+        **over_tcp,
     )

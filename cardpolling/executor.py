@@ -158,7 +158,7 @@ class CardExecutor:
             self._counts.add(claim.carrier_id, "gone")
             gone = Completion(claim, held.executor_id, FieldChanges(), is_removed=True)
             await self._finish(gone, held)
-        elif not begun.entry.types:
+        elif not begun.entry.has_any_due:
             self._counts.add(claim.carrier_id, "reenrolled")
             changes = planning.enrolment(begun.rules, claim.card_id, clock.now_ms())
             await self._finish(Completion(claim, held.executor_id, changes), held)

@@ -19,7 +19,8 @@ local dues = {unpack(ARGV, 3)}
 local LARGEST = 9007199254740992
 
 if redis.call('ZSCORE', priority, card_id) or redis.call('ZSCORE', queue, card_id) then return 0 end
-if redis.pcall('HLEN', due).err then redis.call('DEL', due) end
+local kind = redis.call('TYPE', due).ok
+if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', due) end
 
 local function integer(value)
   local number = value and string.match(value, '^%d+$') and tonumber(value)

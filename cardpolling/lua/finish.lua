@@ -54,7 +54,8 @@ if not (redis.call('ZSCORE', priority, card_id) or redis.call('ZSCORE', queue, c
 end
 
 -- A hash that is none cannot be read by anybody: the result makes it one.
-if redis.pcall('HLEN', due).err then redis.call('DEL', due) end
+local held = redis.call('TYPE', due).ok
+if held ~= 'hash' and held ~= 'none' then redis.call('DEL', due) end
 
 -- What is skipped: 'plan' = due, cfm and exp of a type; 'all' = all its fields.
 local skipped = {}

@@ -31,7 +31,8 @@ end
 local in_priority = redis.call('ZSCORE', priority, card_id)
 local in_queue = redis.call('ZSCORE', queue, card_id)
 if not (in_priority or in_queue) then return -1 end
-if redis.pcall('HLEN', due).err then redis.call('DEL', due) end
+local kind = redis.call('TYPE', due).ok
+if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', due) end
 
 local now_text = string.format('%.0f', now_ms)
 local is_confirmed = confirmations ~= '' or expected ~= ''

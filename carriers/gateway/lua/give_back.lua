@@ -1,7 +1,7 @@
 -- give_back: return slots that their callers did not use.
 --
--- The last slots simply go, so that the next caller gets them; one with others behind it is kept for whoever can use it,
--- and one whose time has passed is kept as a debt to those who wait (reserve.lua).
+-- The last slots simply go, so that the next caller gets them; one with others behind it is kept for whoever can
+-- use it, and one whose time has passed is kept as a debt to those who wait (reserve.lua).
 --
 -- KEYS
 --   1 log      ZSET  grant -> its time, us

@@ -3,8 +3,8 @@
 -- No window of burst / rate seconds ever holds more than burst grants. A caller that waits is moreover paced 1 / rate
 -- behind the slot before it, and is refused without consuming anything when its turn would come too late. A slot that
 -- was given back is used by the next caller who can; one whose time has passed unused leaves the record and lets a
--- later caller follow at half the distance, so that the rate is kept. A caller that does not wait is granted only what is free right now. An
--- exempt caller starts now in any case and is entered into the record, so that the others give way. After the provider
+-- later caller follow at half the distance, so that the rate is kept. A caller that does not wait is granted only what
+-- is free right now. An exempt caller starts now in any case and is entered into the record, so that the others give way. After the provider
 -- itself refused calls the rate is lower for a while (throttle.lua). All keys always have an expiry.
 --
 -- KEYS

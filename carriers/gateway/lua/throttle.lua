@@ -1,7 +1,8 @@
 -- throttle: lower an account's rate for a while because the provider itself refused calls.
 --
--- Halves the factor at most once a second (a hundred calls refused at once are one refusal) and never below the least; it
--- rises evenly to 1 within the recovery that begins when calls resume. Nothing is granted before the provider's own time.
+-- Halves the factor at most once a second (a hundred calls refused at once are one refusal) and never below the
+-- least; it rises evenly to 1 within the recovery that begins when calls resume. Nothing is granted before the
+-- provider's own time.
 --
 -- KEYS
 --   1 throttle        STRING  'at_us factor resume_us', PX until the recovery ends

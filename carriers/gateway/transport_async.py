@@ -1,0 +1,89 @@
+"""Carries requests on the executor's event loop, with ``aiohttp``."""
+
+import asyncio
+
+import aiohttp
+from aiohttp import http_exceptions
+
+from carriers.gateway import tls
+from carriers.gateway.errors import Category, GatewayError
+from carriers.gateway.exchange import MAX_BODY_BYTES, HttpReply, HttpRequest
+
+KEEP_ALIVE_S = 60.0
+"""A little less than gateways commonly keep an idle connection (65 to 75 s): the side that closes first meets no surprise."""
+
+READ_BUFFER_BYTES = 65_536
+
+
+class AiohttpTransport:
+    """Carries any number of requests side by side; to be made on the loop it serves."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                # A card waits for its slot and not for a connection: there are as many as cards at a time.
+                limit=concurrency,
+                keepalive_timeout=KEEP_ALIVE_S,
+                ssl=tls.context(),
+                ttl_dns_cache=60,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=READ_BUFFER_BYTES,
+        )
+
+    async def carry(self, request: HttpRequest, *, deadline_s: float) -> HttpReply:
+        """Exchange a request for an answer before ``deadline_s`` of the loop's clock. Raises ``GatewayError``."""
+        if deadline_s <= asyncio.get_running_loop().time():
+            raise GatewayError(Category.TIMEOUT, "no time was left", was_sent=False)
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return await self._carry(request)
+        except TimeoutError:
+            raise GatewayError(Category.TIMEOUT, "the gateway did not answer in time") from None
+        except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError, ValueError) as error:
+            raise _error_of(error) from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def _carry(self, request: HttpRequest) -> HttpReply:
+        async with self._session.request(
+            request.method,
+            request.url,
+            headers=request.headers,
+            data=request.body,
+            allow_redirects=False,
+        ) as answer:
+            body = bytearray()
+            while chunk := await answer.content.readany():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    break
+            is_whole = len(body) <= MAX_BODY_BYTES
+            if not is_whole:
+                answer.close()
+            return HttpReply(
+                status=answer.status,
+                body=bytes(body[:MAX_BODY_BYTES]),
+                content_type=answer.headers.get("Content-Type", ""),
+                retry_after=answer.headers.get("Retry-After", ""),
+                is_whole=is_whole,
+            )
+
+
+def _error_of(error: Exception) -> GatewayError:
+    """What the library's error means; its text is not taken over, since it may quote the request."""
+    name = type(error).__name__
+    if isinstance(error, aiohttp.InvalidURL):
+        return GatewayError(Category.CONFIG, "the gateway URL cannot be used", was_sent=False)
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientConnectorDNSError):
+        return GatewayError(Category.NETWORK, f"no connection ({name})", was_sent=False)
+    if isinstance(error, aiohttp.ClientResponseError | http_exceptions.HttpProcessingError):
+        return GatewayError(Category.BAD_RESPONSE, "the answer is no HTTP")
+    if isinstance(error, aiohttp.ClientError | OSError):
+        return GatewayError(Category.NETWORK, f"connection broken ({name})")
+    return GatewayError(Category.INTERNAL, f"unexpected {name}")
