@@ -12,5 +12,7 @@ class CardpollingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks."""
-        from cardpolling import checks  # noqa: F401, PLC0415  (models exist only now)
+        """Register the system checks, and listen to what becomes of cards and accounts."""
+        from cardpolling import checks, lifecycle  # noqa: F401, PLC0415  (models exist only now)
+
+        lifecycle.connect()
