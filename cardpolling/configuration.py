@@ -4,6 +4,7 @@ A card's rules are the first active configuration, by rank, whose match rules fi
 ``PollingConfig`` for a decision of its own.
 """
 
+import asyncio
 import logging
 import threading
 from collections.abc import Mapping
@@ -74,9 +75,9 @@ class _Snapshot:
         self._read_at_s = 0.0
 
     def get(self) -> Configuration:
-        """Give the snapshot, read anew where it is too old; the last one where SQL does not answer."""
+        """Give the snapshot, read anew where it is too old; the last one where SQL does not answer or may not be waited for."""
         value = self._value
-        if value is not None and clock.monotonic() - self._read_at_s < FRESH_FOR_S:
+        if value is not None and (self._is_fresh() or _is_on_loop()):
             return value
         if value is None:
             with self._lock:
@@ -90,7 +91,7 @@ class _Snapshot:
 
     def _refresh(self) -> Configuration:
         value = self._value
-        if value is not None and clock.monotonic() - self._read_at_s < FRESH_FOR_S:
+        if value is not None and self._is_fresh():
             return value
         try:
             value = read()
@@ -108,6 +109,18 @@ class _Snapshot:
         """Read anew at the next question."""
         with self._lock:
             self._value = None
+
+    def _is_fresh(self) -> bool:
+        return clock.monotonic() - self._read_at_s < FRESH_FOR_S
+
+
+def _is_on_loop() -> bool:
+    """Whether an event loop runs on this thread: it never waits for SQL, and the threads beside it keep the snapshot fresh."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 _snapshot = _Snapshot()
