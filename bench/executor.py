@@ -35,7 +35,6 @@ def main() -> None:
     finally:
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
-        for process in reversed(started):
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:

@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 
 class Batcher(Generic[Item, Answer]):
-    """Gathers items for ``linger_ms`` or up to ``max_items`` and hands them to ``work`` on a thread of ``pool``.
+    """Gathers items for ``linger_ms``, or until ``start_at`` wait, and hands up to ``max_items`` to ``work`` on a thread of ``pool``.
 
     ``work`` gives one answer per item, in order; an answer that is an exception is raised to that item's caller only. When
     ``work`` itself raises, every caller of that batch gets the exception. At most ``max_running`` batches run at a time, so a
@@ -28,12 +28,14 @@ class Batcher(Generic[Item, Answer]):
         *,
         linger_ms: float,
         max_items: int,
+        start_at: int | None = None,
         max_running: int = 1,
     ) -> None:
         self._pool = pool
         self._work = work
         self._linger_s = linger_ms / 1000
         self._max_items = max_items
+        self._start_at = start_at or max_items
         self._max_running = max_running
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -44,7 +46,7 @@ class Batcher(Generic[Item, Answer]):
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((item, answer))
-        if len(self._waiting) >= self._max_items:
+        if len(self._waiting) >= self._start_at:
             self._start_batch()
         elif self._timer is None:
             self._timer = loop.call_later(self._linger_s, self._start_batch)

@@ -11,7 +11,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
-from datetime import UTC, datetime
 from functools import partial
 
 from django.db import DatabaseError
@@ -19,13 +18,14 @@ from redis import ConnectionError as RedisConnectionError
 from redis import Redis, RedisError
 from redis import TimeoutError as RedisTimeoutError
 
-from cardpolling import clock, completion, conf, configuration, crashes, intake, planning, recording
+from cardpolling import clock, conf, configuration, crashes, ending, intake, planning
 from cardpolling import state, steps
 from cardpolling.batching import Batcher
 from cardpolling.checktypes import CheckType
 from cardpolling.completion import Completion
 from cardpolling.counting import Counts
-from cardpolling.errors import ClaimLost, ResultRefused
+from cardpolling.ending import Ending
+from cardpolling.errors import ClaimLost
 from cardpolling.intake import Begun, ExecRequest
 from cardpolling.lease import HeldLease, LeaseKeeper
 from cardpolling.ledger import Ledger
@@ -37,6 +37,10 @@ from cardpolling.steps.facts import CardFacts, facts_of
 from carriers.gateway import Account, AccountDirectory, AsyncGateway, Call, Category
 
 logger = logging.getLogger(__name__)
+
+ENDING_LINGER_MS = 200
+ENDING_START_AT = 40
+"""Cards that end within the time, or until so many have, share one transaction and one pipeline; their places are held so long."""
 
 BUSY_RETRY_S = 0.25
 OUTAGE_RETRY_S = 0.5
@@ -98,11 +102,12 @@ class CardExecutor:
             max_items=200,
             max_running=2,
         )
-        self._records: Batcher[Recording, None] = Batcher(
-            pool, recording.save, linger_ms=15, max_items=500
-        )
-        self._completions: Batcher[Completion, bool] = Batcher(
-            pool, partial(completion.complete, client), linger_ms=10, max_items=500
+        self._endings: Batcher[Ending, bool] = Batcher(
+            pool,
+            partial(ending.end, client),
+            linger_ms=ENDING_LINGER_MS,
+            start_at=ENDING_START_AT,
+            max_items=500,
         )
 
     async def execute(self, claim: Claim) -> None:
@@ -173,8 +178,8 @@ class CardExecutor:
 
     async def _check(self, begun: Begun, held: HeldLease, account: Account) -> None:
         """Run the due steps, record what they found, and finish with the next due times."""
+        assert begun.card is not None
         results = await self._run_due_steps(begun, held, account)
-        await self._save(begun, results, held)
         plan = self._plan(begun, results, held.claim)
         done = Completion(
             held.claim,
@@ -183,7 +188,9 @@ class CardExecutor:
             is_removed=plan.leaves_polling,
             is_forgiven=begun.crashes > 0,
         )
-        is_in_time = await self._finish(done, held)
+        found = tuple(result for result in results if result.facts)
+        record = Recording(begun.card, found, clock.now()) if found else None
+        is_in_time = await self._finish(done, held, record)
         self._counts.add(held.claim.carrier_id, "finished" if is_in_time else "late")
         for result in results:
             if result.follow_up is not None:
@@ -221,29 +228,6 @@ class CardExecutor:
                 self._ledger.settle(account.carrier_id, group, calls)
         return results
 
-    async def _save(self, begun: Begun, results: list[StepResult], held: HeldLease) -> None:
-        """Bring what was found to SQL; while the database is away, wait for it as long as the lease can be kept."""
-        assert begun.card is not None
-        found = tuple(result for result in results if result.facts)
-        if not found:
-            return
-        record = Recording(begun.card, found, datetime.fromtimestamp(clock.now_ms() / 1000, UTC))
-        pause_s = OUTAGE_RETRY_S
-        while True:
-            held.check()
-            try:
-                await self._records.ask(record)
-            except ResultRefused:
-                self._counts.add(held.claim.carrier_id, "refused")
-                return
-            except DatabaseError as error:
-                logger.warning("results not recorded yet: %s", type(error).__name__)
-                self._counts.add(held.claim.carrier_id, "record_retries")
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, OUTAGE_RETRY_CAP_S)
-            else:
-                return
-
     def _plan(self, begun: Begun, results: list[StepResult], claim: Claim) -> Plan:
         """Next due times, by the configuration that fits the card as it is now."""
         assert begun.card is not None
@@ -262,18 +246,30 @@ class CardExecutor:
             jitter=random.random,
         )
 
-    async def _finish(self, done: Completion, held: HeldLease) -> bool:
-        """End the claim; a finish whose reply was lost is repeated, since a second one changes nothing."""
+    async def _finish(
+        self, done: Completion, held: HeldLease, record: Recording | None = None
+    ) -> bool:
+        """Bring what was found to SQL and end the claim; False where that came late.
+
+        While SQL or Redis is away, wait for it as long as the lease can be kept. A finish whose reply was lost is repeated: a
+        second one changes nothing.
+        """
+        asked, pause_s = Ending(done, record), OUTAGE_RETRY_S
         while True:
             held.check()
             try:
-                return await self._completions.ask(done)
-            except (RedisConnectionError, RedisTimeoutError) as error:
-                logger.warning("execution not finished yet: %s", type(error).__name__)
-                await asyncio.sleep(OUTAGE_RETRY_S)
+                is_in_time = await self._endings.ask(asked)
+            except (DatabaseError, RedisConnectionError, RedisTimeoutError) as error:
+                logger.warning("execution not ended yet: %s", type(error).__name__)
+                self._counts.add(held.claim.carrier_id, "end_retries")
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, OUTAGE_RETRY_CAP_S)
             except RedisError:
-                logger.exception("execution not finished", extra={"card_id": held.claim.card_id})
+                logger.exception("execution not ended", extra={"card_id": held.claim.card_id})
                 return False
+            else:
+                self._counts.add(held.claim.carrier_id, "refused", int(asked.is_refused))
+                return is_in_time
 
     async def _back_off(self, begun: Begun, held: HeldLease) -> None:
         """A card that crashed its executor again and again is not run but put off."""
