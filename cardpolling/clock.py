@@ -15,26 +15,29 @@ from redis import RedisError
 
 from cardpolling import connection
 
-RESYNC_INTERVAL_S = 10.0
-RETRY_INTERVAL_S = 1.0
+RESYNC_INTERVAL_US = 10_000_000
+RETRY_INTERVAL_US = 1_000_000
 
 _lock = threading.Lock()
 _offset_us: int | None = None
-_due_s = 0.0
-_owner_pid = 0
+_due_us = 0
 _frozen_us: int | None = None
 
 
 def now_us() -> int:
     """Epoch microseconds by the Redis server's clock.
 
-    While Redis is away the last offset is used; raises ``RedisError`` where there has been none.
+    Only the first reading waits for the server: later ones read it anew on a thread. While Redis is away the last offset is used;
+    raises ``RedisError`` where there has been none.
     """
     if _frozen_us is not None:
         return _frozen_us
-    if _offset_us is None or time.monotonic() >= _due_s or _owner_pid != os.getpid():
+    monotonic_us = time.monotonic_ns() // 1000
+    if _offset_us is None:
         resync()
-    return time.monotonic_ns() // 1000 + (_offset_us or 0)
+    elif monotonic_us >= _due_us:
+        _resync_apart()
+    return monotonic_us + (_offset_us or 0)
 
 
 def now_ms() -> int:
@@ -54,25 +57,41 @@ def monotonic() -> float:
 
 def resync() -> None:
     """Read the server's time; the middle of the round trip is taken for the moment of reading."""
-    global _offset_us, _due_s, _owner_pid  # noqa: PLW0603  one offset per process
+    global _offset_us, _due_us  # noqa: PLW0603  one offset per process
     with _lock:
         before_us = time.monotonic_ns() // 1000
         try:
             seconds, microseconds = connection.polling_redis().time()
         except RedisError:
-            _due_s = time.monotonic() + RETRY_INTERVAL_S
+            _due_us = time.monotonic_ns() // 1000 + RETRY_INTERVAL_US
             if _offset_us is None:
                 raise
             return
         after_us = time.monotonic_ns() // 1000
         _offset_us = seconds * 1_000_000 + microseconds - (before_us + after_us) // 2
-        _due_s, _owner_pid = time.monotonic() + RESYNC_INTERVAL_S, os.getpid()
+        _due_us = after_us + RESYNC_INTERVAL_US
+
+
+def _resync_apart() -> None:
+    """Resync on a thread of its own, one at a time: a Redis that hangs must not make anybody wait for the time."""
+    global _due_us  # noqa: PLW0603  one offset per process
+    _due_us = time.monotonic_ns() // 1000 + RESYNC_INTERVAL_US
+    threading.Thread(target=resync, name="polling-clock", daemon=True).start()
 
 
 def forget() -> None:
     """Drop the offset: the next reading asks the server."""
     global _offset_us  # noqa: PLW0603  one offset per process
     _offset_us = None
+
+
+# The child of a fork has the offset; its lock may have been held by a thread that it has not.
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603  one lock per process
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def freeze(at_ms: int) -> None:

@@ -109,11 +109,8 @@ class DueEntry:
     @classmethod
     def decode(cls, fields: Mapping[str, str]) -> "DueEntry":
         """Read a hash as it came from Redis; never raises."""
-        types = {
-            check_type: _decode_type(check_type, fields)
-            for check_type in CheckType
-            if any(name.partition(":")[2] == check_type for name in fields)
-        }
+        named = {name.partition(":")[2] for name in fields}
+        types = {t: _decode_type(t, fields) for t in CheckType if t in named}
         return cls(types, fields.get("prio") == "1", fields.get("carrier", ""))
 
     @property

@@ -28,7 +28,7 @@ def run(capsys):
 
 
 @pytest.fixture
-def redis_away(settings):
+def redis_away(client, settings):
     """A Redis that does not answer, behind a URL with a password."""
     settings.POLLING_REDIS_URL = "redis://:hidden-word@127.0.0.1:1/0"
     connection.reset()
