@@ -10,6 +10,8 @@ from redis.client import Pipeline
 from cardpolling import clock, heartbeat
 from cardpolling.heartbeat import WorkerBeat
 from cardpolling.keys import AccountKeys
+from carriers.gateway import statistics
+from carriers.gateway.statistics import CallTotals
 from carriers.models import Carrier
 
 QUESTIONS = 8
