@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 HORIZON_SLACK_MS = 250
 
+CLAIMS_PER_PLACE = 2
+"""As many claims as there are places may wait in RQ: a place that falls free is taken at once and not at the next tick."""
+
 
 def horizon_ms(dispatch_interval_ms: int) -> int:
     """How far ahead of the limiter cards are claimed.
@@ -21,11 +24,11 @@ def in_flight_limit(
 ) -> int:
     """How many claims of an account may be in flight.
 
-    The least of what is ``configured``, the ``places`` of all live workers, and what the limit lets them call within half a
-    lease (``calls_per_s`` is None where nothing limits the account); less the cards that already wait in its RQ queue, so
+    The least of what is ``configured``, what the ``places`` of all live workers take soon, and what the limit lets them call
+    within half a lease (``calls_per_s`` is None where nothing limits the account); less the cards that already wait in its RQ queue, so
     that jobs which outlived their leases there are not joined by ever more.
     """
-    reachable = places
+    reachable = places * CLAIMS_PER_PLACE
     if calls_per_s is not None:
         reachable = min(reachable, max(1, math.ceil(calls_per_s * lease_ms / 2000)))
     return max(0, min(configured, reachable) - waiting)

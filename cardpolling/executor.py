@@ -6,9 +6,8 @@ handed to a batcher, which works for many cards at once on a thread.
 
 import asyncio
 import logging
+import os
 import random
-import uuid
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -56,7 +55,7 @@ STEP_GRACE_S = 0.5
 class _Observer:
     """Tells the ledger which calls have got their slot, and stops an attempt whose lease is lost."""
 
-    def __init__(self, held: HeldLease, account: Account, owed: Counter[str], ledger: Ledger) -> None:
+    def __init__(self, held: HeldLease, account: Account, owed: dict[str, int], ledger: Ledger) -> None:
         self._held = held
         self._account = account
         self._owed = owed
@@ -65,7 +64,7 @@ class _Observer:
     def on_slot(self, call: Call) -> None:
         """A slot is reserved: the call is in the limiter's record now and owed no more."""
         group = self._account.group_of(call.operation)
-        if group is not None and self._owed[group.name] > 0:
+        if group is not None and self._owed.get(group.name, 0) > 0:
             self._owed[group.name] -= 1
             self._ledger.settle(self._account.carrier_id, group.name)
 
@@ -118,7 +117,7 @@ class CardExecutor:
 
     async def execute(self, claim: Claim) -> None:
         """Execute a claim to its end; a claim that is not (or no longer) ours is left alone."""
-        executor_id = uuid.uuid4().hex
+        executor_id = os.urandom(16).hex()
         begun = await self._take(claim, executor_id)
         if begun is None:
             return
@@ -333,7 +332,11 @@ async def _run_step(
         )
 
 
-def _calls_per_group(account: Account, due: set[CheckType]) -> Counter[str]:
+def _calls_per_group(account: Account, due: set[CheckType]) -> dict[str, int]:
     """How many calls the due checks will make, per rate-limit group."""
-    groups = (account.group_of(check_type) for check_type in due if check_type.calls_gateway)
-    return Counter(group.name for group in groups if group is not None)
+    calls: dict[str, int] = {}
+    for check_type in due:
+        group = account.group_of(check_type) if check_type.calls_gateway else None
+        if group is not None:
+            calls[group.name] = calls.get(group.name, 0) + 1
+    return calls

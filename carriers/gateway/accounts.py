@@ -47,12 +47,16 @@ class Account:
     fault: str = ""
     """Why no call can be made for this account, for example a token that no key opens."""
 
+    _group_by_operation: dict[str, Group] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # The first group that names an operation holds it.
+        by_operation = {o: group for group in reversed(self.groups) for o in group.operations}
+        object.__setattr__(self, "_group_by_operation", by_operation)
+
     def group_of(self, operation: str) -> Group | None:
         """The group whose limit the operation is under; None = not limited."""
-        for group in self.groups:
-            if operation in group.operations:
-                return group
-        return None
+        return self._group_by_operation.get(operation)
 
 
 class AccountDirectory:

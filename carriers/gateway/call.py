@@ -5,7 +5,7 @@ context variables: a task or thread started elsewhere, a queued job above all, i
 """
 
 import math
-import uuid
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +24,7 @@ class ExemptSource(StrEnum):
 
 def make_request_id() -> str:
     """Make an id that no other HTTP attempt has."""
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 
 import aiohttp
 from aiohttp import http_exceptions
+from yarl import URL
 
 from carriers.gateway import tls
 from carriers.gateway.errors import Category, GatewayError
@@ -53,7 +54,7 @@ class AiohttpTransport:
     async def _carry(self, request: HttpRequest) -> HttpReply:
         async with self._session.request(
             request.method,
-            request.url,
+            URL(request.url, encoded=True),
             headers=request.headers,
             data=request.body,
             allow_redirects=False,
