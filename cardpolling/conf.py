@@ -30,3 +30,8 @@ def cards_per_job() -> int:
 def grace_s() -> int:
     """How long a worker that was told to stop waits for its running executions."""
     return int(settings.POLLING_GRACE_S)
+
+
+def reconcile_interval_s() -> int:
+    """Time between two comparisons of SQL with the polling state, by whichever worker."""
+    return int(settings.POLLING_RECONCILE_INTERVAL_S)

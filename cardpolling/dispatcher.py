@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 
 from redis import Redis, RedisError
 
-from cardpolling import budget, clock, conf, crashes, publishing, state
+from cardpolling import budget, clock, conf, crashes, publishing, scouting, state
 from cardpolling.budget import Backlog, PriorityTurns
-from cardpolling.checktypes import GATEWAY_CHECK_TYPES
+from cardpolling.checktypes import GATEWAY_CHECK_TYPES, CheckType
 from cardpolling.counting import Counts
 from cardpolling.dispatchlock import DispatchLocks
 from cardpolling.heartbeat import WorkerBeat
 from cardpolling.keys import AccountKeys
 from cardpolling.ledger import Ledger
+from cardpolling.scouting import Scout
 from cardpolling.state import Claim, ClaimBatch
 from carriers.gateway import Account, limiter
 
@@ -58,6 +59,7 @@ class _Memory:
     published: list[tuple[int, int]] = field(default_factory=list)
     job_size: float = 1.0
     ticks: int = 0
+    scout: Scout | None = None
 
     def note_published(self, at_ms: int, cards: int) -> None:
         """Remember what a heartbeat cannot tell of yet, and how many cards a job carries these days."""
@@ -168,22 +170,54 @@ class Dispatcher:
             in_flight += len(batch.claims)
             self._spend(account, left, len(batch.claims))
             if len(batch.claims) < CLAIM_CHUNK:
+                room -= len(batch.claims)
+                published += self._claim_behind(account, standing, in_flight, room, left)
                 break
         return published
 
-    def _claim(
+    def _claim_behind(
         self,
         account: Account,
         standing: _Standing,
         in_flight: int,
         room: int,
         left: Mapping[str, int],
+    ) -> int:
+        """Claim from behind more blocked cards than a claim looks at, where one group is exhausted and another is not."""
+        exhausted = _exhausted(account, left)
+        is_worth_it = exhausted and len(exhausted) < len(GATEWAY_CHECK_TYPES)
+        if not is_worth_it or room <= 0 or standing.normal_due <= scouting.PAGE:
+            return 0
+        memory = self._memories[account.carrier_id]
+        memory.scout = memory.scout or Scout(AccountKeys(account.carrier_id))
+        candidates = memory.scout.look(
+            self._client, now_ms=clock.now_ms(), exhausted=exhausted, wanted=room
+        )
+        if candidates is None:
+            return 0
+        batch = self._claim(account, standing, in_flight, room, left, queue_key=candidates)
+        self._counts.add(account.carrier_id, "scouted", len(batch.claims))
+        return self._publish(account, memory, batch.claims)
+
+    def _claim(  # noqa: PLR0913  what a tick knows of an account
+        self,
+        account: Account,
+        standing: _Standing,
+        in_flight: int,
+        room: int,
+        left: Mapping[str, int],
+        *,
+        queue_key: str | None = None,
     ) -> ClaimBatch:
-        """Claim up to ``room`` cards; a claim whose reply is lost is remembered by its token prefix."""
+        """Claim up to ``room`` cards, from ``queue_key`` alone where given.
+
+        A claim whose reply is lost is remembered by its token prefix.
+        """
         if not self._locks.is_held(account.carrier_id):
             return ClaimBatch(0, ())
         memory = self._memories[account.carrier_id]
-        takes_turns = standing.priority_due > 0 and standing.normal_due > 0 and room > 0
+        has_both = standing.priority_due > 0 and standing.normal_due > 0
+        takes_turns = has_both and room > 0 and queue_key is None
         ratio = account.priority_ratio if takes_turns else 0.0
         quota = memory.turns.quota(room, ratio)
         prefix = uuid.uuid4().hex
@@ -202,7 +236,8 @@ class Dispatcher:
                 groups=_groups(account),
                 realname_counts=True,
                 scan_limit=DEEP_SCAN_LIMIT if is_deep else None,
-                skip_priority=takes_turns and quota == 0,
+                skip_priority=queue_key is not None or (takes_turns and quota == 0),
+                queue_key=queue_key,
             )
         except RedisError:
             memory.unanswered[prefix] = memory.ticks
@@ -277,10 +312,16 @@ class Dispatcher:
             left[group] = max(0, left[group] - round(spent))
 
 
-def _groups(account: Account) -> dict[str, str]:
+def _groups(account: Account) -> dict[CheckType, str]:
     """The rate-limit group of each check type that has one."""
     groups = {t: account.group_of(t) for t in GATEWAY_CHECK_TYPES}
     return {t: group.name for t, group in groups.items() if group is not None}
+
+
+def _exhausted(account: Account, left: Mapping[str, int]) -> list[CheckType]:
+    """The check types for which no call is left."""
+    groups = _groups(account)
+    return [t for t in GATEWAY_CHECK_TYPES if t in groups and left.get(groups[t], 1) <= 0]
 
 
 def _settle(

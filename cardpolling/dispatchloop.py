@@ -1,4 +1,4 @@
-"""The thread that keeps a worker process ticking: heartbeat, dispatch, and now and then the reconciler."""
+"""The thread that keeps a worker process ticking: heartbeat and dispatch."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ import threading
 
 from redis import Redis, RedisError
 
-from cardpolling import __version__, clock, conf, heartbeat, reconciler
+from cardpolling import __version__, clock, conf, heartbeat
 from cardpolling.counting import Counts
 from cardpolling.dispatcher import Dispatcher
 from cardpolling.heartbeat import WorkerBeat

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 WORKERS = "polling:workers"
 """HASH, process id -> heartbeat (JSON) of each worker process."""
 
+RECONCILED = "polling:reconciled"
+"""STRING, who reconciled last, with the reconciler's interval as expiry: while it stands nobody reconciles again."""
+
 
 def rq_queue_name(carrier_id: int) -> str:
     """Name of the RQ queue that carries the claims of one account."""

@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
@@ -35,6 +34,7 @@ from cardpolling.counting import Counts
 from cardpolling.dispatchloop import DispatchLoop
 from cardpolling.engine import Engine
 from cardpolling.ledger import Ledger
+from cardpolling.reconcileloop import ReconcileLoop
 from cardpolling.state import Claim
 from cardpolling.units import unit_of_work
 from carriers.gateway import directory
@@ -131,11 +131,13 @@ class PollingWorker(SimpleWorker):
             ledger=self._ledger,
             counts=self._counts,
         )
+        self._reconcile = ReconcileLoop(client, process_id=self.process_id)
         self._client = client
         self._engine.start()
 
     def _close(self) -> None:
         """Stop in order: no new claims, running executions to their end, the record, RQ's registration."""
+        self._reconcile.stop()
         self._dispatch.stop()
         self._engine.stop(conf.grace_s())
         self._other_jobs.shutdown(wait=True)
@@ -150,6 +152,7 @@ class PollingWorker(SimpleWorker):
             self._dispatch.tick()
         else:
             self._dispatch.start()
+            self._reconcile.start()
         jobs, idle_since_s = 0, clock.monotonic()
         while not self._stopping.is_set() and (max_jobs is None or jobs < max_jobs):
             try:

@@ -10,7 +10,7 @@ from cardpolling.budget import Backlog, PriorityTurns
     ("changed", "limit"),
     [
         pytest.param({}, 500, id="the configured limit"),
-        pytest.param({"places": 300}, 300, id="the places of the live workers"),
+        pytest.param({"places": 200}, 400, id="the places of the live workers"),
         pytest.param({"calls_per_s": 2.0}, 30, id="what the limit allows within half a lease"),
         pytest.param({"calls_per_s": 0.01}, 1, id="never less than one for a slow account"),
         pytest.param({"calls_per_s": None}, 500, id="an unlimited account"),
