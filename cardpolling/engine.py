@@ -61,7 +61,9 @@ class Engine:
         return asyncio.run_coroutine_threadsafe(self._execute_all(claims), self._loop)
 
     def stop(self, grace_s: float) -> None:
-        """Let running executions end within ``grace_s``, cancel the rest (their leases heal them), end the loop."""
+        """Let running executions end within ``grace_s``, give the claims of the rest back, end the loop; once is enough."""
+        if not self._thread.is_alive():
+            return
         stopping = asyncio.run_coroutine_threadsafe(self._stop(grace_s), self._loop)
         try:
             stopping.result(grace_s + 10)
