@@ -11,7 +11,6 @@ from cardpolling import clock, heartbeat
 from cardpolling.heartbeat import WorkerBeat
 from cardpolling.keys import AccountKeys
 from carriers.gateway import statistics
-from carriers.gateway.statistics import CallTotals
 from carriers.models import Carrier
 
 QUESTIONS = 8
@@ -23,7 +22,7 @@ class AccountStatus:
     """One account.
 
     ``limit_per_second`` is the sum over its rate-limit groups, None where it has none. ``expired`` and ``lost_claims`` are totals
-    since the state was built; the calls are those of the last full minute.
+    since the state was built; the calls are those of the last 60 s (``_calls_of_last_minute``).
     """
 
     carrier_id: int
@@ -75,7 +74,7 @@ class Status:
 
 
 def collect(client: Redis) -> Status:
-    """Read the status of all accounts and workers: two queries of SQL, three round trips of Redis.
+    """Read the status of all accounts and workers: two queries of SQL, four round trips of Redis.
 
     Raises ``RedisError`` where Redis does not answer.
     """
@@ -85,13 +84,35 @@ def collect(client: Redis) -> Status:
     for carrier in carriers:
         _ask(pipe, AccountKeys(carrier.pk), now_ms)
     answers = pipe.execute()
-    calls = statistics.last_minute(client, [carrier.pk for carrier in carriers], now_ms=now_ms)
+    calls = _calls_of_last_minute(client, [carrier.pk for carrier in carriers], now_ms)
     accounts = tuple(
         _account(carrier, answers[i * QUESTIONS : (i + 1) * QUESTIONS], calls, now_ms)
         for i, carrier in enumerate(carriers)
     )
     workers = tuple(_worker(beat, now_ms) for beat in heartbeat.workers(client, now_ms))
     return Status(now_ms, accounts, workers)
+
+
+def _calls_of_last_minute(
+    client: Redis, carrier_ids: Sequence[int], now_ms: int
+) -> dict[int, tuple[int, int]]:
+    """Calls and failures of the last 60 s, by carrier id.
+
+    Calls are counted by whole minutes, so of the minute before the present one that share counts which still lies within.
+    """
+    minute, elapsed_ms = divmod(now_ms, statistics.MINUTE_MS)
+    present, before = (
+        statistics.totals(client, carrier_ids, first_minute=m, last_minute=m)
+        for m in (minute, minute - 1)
+    )
+    share = 1 - elapsed_ms / statistics.MINUTE_MS
+    return {
+        carrier_id: (
+            present[carrier_id].calls + round(share * before[carrier_id].calls),
+            present[carrier_id].failures + round(share * before[carrier_id].failures),
+        )
+        for carrier_id in carrier_ids
+    }
 
 
 def _ask(pipe: Pipeline, keys: AccountKeys, now_ms: int) -> None:
@@ -105,10 +126,11 @@ def _ask(pipe: Pipeline, keys: AccountKeys, now_ms: int) -> None:
 
 
 def _account(
-    carrier: Carrier, answers: Sequence[Any], calls: Mapping[int, CallTotals], now_ms: int
+    carrier: Carrier, answers: Sequence[Any], calls: Mapping[int, tuple[int, int]], now_ms: int
 ) -> AccountStatus:
     priority_cards, priority_due, priority_first, cards, due, first, in_flight, counts = answers
     claimed, expired, lost, mended = (int(text or 0) for text in counts)
+    calls_last_minute, failures_last_minute = calls[carrier.pk]
     limits = [group.max_per_second for group in carrier.rate_limit_groups.all()]
     return AccountStatus(
         carrier_id=carrier.pk,
@@ -120,8 +142,8 @@ def _account(
         due_now=priority_due + due,
         oldest_due_age_s=_oldest_age_s([*priority_first, *first], now_ms),
         in_flight=in_flight,
-        calls_last_minute=calls[carrier.pk].calls,
-        failures_last_minute=calls[carrier.pk].failures,
+        calls_last_minute=calls_last_minute,
+        failures_last_minute=failures_last_minute,
         limit_per_second=sum(limits) if limits else None,
         claimed=claimed,
         expired=expired,
