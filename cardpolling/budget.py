@@ -24,14 +24,14 @@ def in_flight_limit(
 ) -> int:
     """How many claims of an account may be in flight.
 
-    The least of what is ``configured``, what the ``places`` of all live workers take soon, and what the limit lets them call
-    within half a lease (``calls_per_s`` is None where nothing limits the account); less the cards that already wait in its RQ queue, so
-    that jobs which outlived their leases there are not joined by ever more.
+    The lesser of what is ``configured`` and what the live workers can take: twice their ``places``, and no more than the limit
+    lets them call within half a lease (``calls_per_s`` is None where nothing limits the account), less the cards that already
+    wait in its RQ queue, so that jobs which outlived their leases there are not joined by ever more.
     """
     reachable = places * CLAIMS_PER_PLACE
     if calls_per_s is not None:
         reachable = min(reachable, max(1, math.ceil(calls_per_s * lease_ms / 2000)))
-    return max(0, min(configured, reachable) - waiting)
+    return max(0, min(configured, reachable - waiting))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ CHUNKS_PER_TICK = 5
 LOCK_TTL_MS = 2_000
 EXPIRED_PER_TICK = 500
 SEARCH_TICKS = 3
-JOB_SIZE_LEARNING_RATE = 0.2
 DEEP_SCAN_EVERY_TICKS = 8
 DEEP_SCAN_LIMIT = 10_000
 
@@ -57,16 +56,8 @@ class _Memory:
     turns: PriorityTurns = field(default_factory=PriorityTurns)
     unanswered: dict[str, int] = field(default_factory=dict)
     published: list[tuple[int, int]] = field(default_factory=list)
-    job_size: float = 1.0
     ticks: int = 0
     scout: Scout | None = None
-
-    def note_published(self, at_ms: int, cards: int) -> None:
-        """Remember what a heartbeat cannot tell of yet, and how many cards a job carries these days."""
-        self.published.append((at_ms, cards))
-        jobs = -(-cards // conf.cards_per_job())
-        if jobs:
-            self.job_size += JOB_SIZE_LEARNING_RATE * (cards / jobs - self.job_size)
 
 
 class Dispatcher:
@@ -100,9 +91,9 @@ class Dispatcher:
         self._memories = {c: self._memories.get(c) or _Memory() for c in held}
         standings = self._look([by_id[c] for c in held])
         published = 0
-        for carrier_id in held:
+        for carrier_id, standing in standings.items():
             try:
-                published += self._dispatch(by_id[carrier_id], standings[carrier_id], beats)
+                published += self._dispatch(by_id[carrier_id], standing, beats)
             except Exception:  # noqa: BLE001  one account never stops another
                 logger.exception("account not dispatched", extra={"carrier_id": carrier_id})
                 self._counts.add(carrier_id, "dispatch_errors")
@@ -113,7 +104,7 @@ class Dispatcher:
         self._locks.give_up_all()
 
     def _look(self, accounts: Sequence[Account]) -> dict[int, _Standing]:
-        """Read what stands of all accounts, in one round trip per server."""
+        """Read what stands of all accounts, in one round trip per server; those that cannot be read are left out."""
         if not accounts:
             return {}
         now_ms = clock.now_ms()
@@ -125,7 +116,7 @@ class Dispatcher:
             pipe.zcount(keys.queue, "-inf", now_ms)
             pipe.zrangebyscore(keys.inflight, "-inf", now_ms, start=0, num=EXPIRED_PER_TICK)
             pipe.hset(keys.counts, "last_tick_ms", now_ms)
-        replies = pipe.execute()
+        replies = pipe.execute(raise_on_error=False)
         horizon_ms = budget.horizon_ms(conf.dispatch_interval_ms())
         free = limiter.calls_left_many(self._client, accounts, horizon_ms)
         jobs = publishing.waiting_jobs([a.carrier_id for a in accounts], self._rq)
@@ -133,6 +124,11 @@ class Dispatcher:
         for i, account in enumerate(accounts):
             in_flight, priority, normal, expired, _ = replies[5 * i : 5 * i + 5]
             carrier_id = account.carrier_id
+            broken = next((r for r in replies[5 * i : 5 * i + 5] if isinstance(r, Exception)), None)
+            if broken is not None:
+                logger.error("queues not read: %s", broken, extra={"carrier_id": carrier_id})
+                self._counts.add(carrier_id, "dispatch_errors")
+                continue
             standings[carrier_id] = _Standing(
                 in_flight=in_flight,
                 priority_due=priority,
@@ -154,7 +150,7 @@ class Dispatcher:
             self._client, account.carrier_id, standing.expired, clock.now_ms()
         )
         self._counts.add(account.carrier_id, "crashed", crashed)
-        waiting_cards = round(standing.waiting_jobs * memory.job_size)
+        waiting_cards = _waiting_cards(account.carrier_id, standing, beats)
         limit = _in_flight_limit(account, waiting_cards, beats)
         left = self._calls_left(account, standing.free, waiting_cards, beats)
         in_flight = standing.in_flight - len(standing.expired)
@@ -257,7 +253,7 @@ class Dispatcher:
             state.release_many(self._client, failed, now_ms=clock.now_ms())
             self._counts.add(account.carrier_id, "released", len(failed))
         published = len(claims) - len(failed)
-        memory.note_published(clock.now_ms(), published)
+        memory.published.append((clock.now_ms(), published))
         self._counts.add(account.carrier_id, "published", published)
         return published
 
@@ -310,6 +306,16 @@ class Dispatcher:
         for group in left:
             spent = cards * self._ledger.need(account.carrier_id, group)
             left[group] = max(0, left[group] - round(spent))
+
+
+def _waiting_cards(carrier_id: int, standing: _Standing, beats: Sequence[WorkerBeat]) -> int:
+    """Claims that no worker has begun: what is in flight and held by nobody, but no more than the jobs that wait can carry.
+
+    The jobs bound it because a worker that was killed holds nothing, and its claims stay in flight until their leases end.
+    """
+    held = sum(beat.held.get(carrier_id, 0) for beat in beats)
+    in_flight = standing.in_flight - len(standing.expired)
+    return max(0, min(in_flight - held, standing.waiting_jobs * conf.cards_per_job()))
 
 
 def _groups(account: Account) -> dict[CheckType, str]:

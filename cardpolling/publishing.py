@@ -68,13 +68,14 @@ def publish(claims: Sequence[Claim], connection: Redis) -> list[Claim]:
 
 
 def waiting_jobs(carrier_ids: Sequence[int], connection: Redis) -> Mapping[int, int]:
-    """Jobs that wait in the RQ queue of each account, in one round trip."""
+    """Jobs that wait in the RQ queue of each account, in one round trip; none where a queue cannot be read."""
     if not carrier_ids:
         return {}
     pipe = connection.pipeline(transaction=False)
     for carrier_id in carrier_ids:
         pipe.llen(Queue.redis_queue_namespace_prefix + keys.rq_queue_name(carrier_id))
-    return dict(zip(carrier_ids, pipe.execute(), strict=True))
+    lengths = pipe.execute(raise_on_error=False)
+    return {c: n if isinstance(n, int) else 0 for c, n in zip(carrier_ids, lengths, strict=True)}
 
 
 def encode(claims: Sequence[Claim]) -> tuple[int, list[list[str | int]]]:

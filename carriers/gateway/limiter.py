@@ -4,6 +4,7 @@ A caller asks once and is told when its turn comes. No second, sliding, holds mo
 and leave the rest to the unpunctuality of whoever starts (``LATE_TOLERANCE_MS``). The scripts lie in ``lua/``.
 """
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from cardpolling import clock
 from cardpolling.keys import AccountKeys
 from cardpolling.luascript import LuaScript
 from carriers.gateway.accounts import Account, Group
+
+logger = logging.getLogger(__name__)
 
 _LUA = Path(__file__).parent / "lua"
 _reserve = LuaScript(_LUA / "reserve.lua")
@@ -92,15 +95,15 @@ def calls_left(client: Redis, account: Account, horizon_ms: int) -> dict[str, in
 def calls_left_many(
     client: Redis, accounts: Sequence[Account], horizon_ms: int
 ) -> dict[int, dict[str, int]]:
-    """The same for many accounts in one round trip, by carrier id."""
+    """The same for many accounts in one round trip, by carrier id; 0 for a group whose record cannot be read."""
     limits = [(account.carrier_id, group) for account in accounts for group in account.groups]
     now_us = clock.now_us()
     calls = [(_keys(limit), [now_us, *_terms(limit), horizon_ms * 1000]) for limit in limits]
     left: dict[int, dict[str, int]] = {account.carrier_id: {} for account in accounts}
     for (carrier_id, group), slots in zip(limits, _calls_left.run_many(client, calls), strict=True):
         if isinstance(slots, Exception):
-            raise slots
-        left[carrier_id][group.name] = slots
+            logger.error("slots not counted: %s", slots, extra={"carrier_id": carrier_id})
+        left[carrier_id][group.name] = 0 if isinstance(slots, Exception) else slots
     return left
 
 

@@ -14,8 +14,8 @@ from cardpolling.budget import Backlog, PriorityTurns
         pytest.param({"calls_per_s": 2.0}, 30, id="what the limit allows within half a lease"),
         pytest.param({"calls_per_s": 0.01}, 1, id="never less than one for a slow account"),
         pytest.param({"calls_per_s": None}, 500, id="an unlimited account"),
-        pytest.param({"waiting": 450}, 50, id="less what waits in RQ"),
-        pytest.param({"waiting": 900}, 0, id="nothing while too much waits in RQ"),
+        pytest.param({"waiting": 1450}, 50, id="less what waits in RQ"),
+        pytest.param({"waiting": 1500}, 0, id="nothing while too much waits in RQ"),
     ],
 )
 def test_in_flight_limit_is_the_least_of(changed, limit):
