@@ -10,15 +10,18 @@
 -- RETURNS
 --   1   taken; or the caller's already, then extended
 --   0   the claim is not this token: it ended, expired or was released
---   -1  another executor holds the right
+--   -1  another executor holds the right; one without expiry is given exec_ttl_ms, so that it ends
 
 local claim, exec = KEYS[1], KEYS[2]
 local token, executor_id, exec_ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('GET', claim) ~= token then return 0 end
+if redis.pcall('GET', claim) ~= token then return 0 end
 
-local holder = redis.call('GET', exec)
-if holder and holder ~= executor_id then return -1 end
+local holder = redis.pcall('GET', exec)
+if holder and holder ~= executor_id then
+  if redis.call('PTTL', exec) < 0 then redis.call('PEXPIRE', exec, exec_ttl_ms) end
+  return -1
+end
 
 redis.call('SET', exec, executor_id, 'PX', exec_ttl_ms)
 return 1

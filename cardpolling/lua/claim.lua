@@ -42,6 +42,10 @@ if lease_ms < 1 or ratio < 0 or ratio > 1 or token_prefix == '' then
   return redis.error_reply('claim: lease_ms above 0, ratio from 0 to 1, a token prefix')
 end
 
+-- A queue that is none ends the call before anything is written.
+redis.call('ZCARD', priority)
+local is_normal_due = redis.call('ZCOUNT', queue, '-inf', string.format('%.0f', now_ms)) > 0
+
 local left, has_admitted = {}, {}
 for group, calls in string.gmatch(budgets, '([^=;]+)=([^;]*)') do left[group] = tonumber(calls) end
 
@@ -120,18 +124,18 @@ local function take(id, from_priority)
   return true, false
 end
 
--- Takes up to `wanted` cards, looking at no more than `most` members; passed over members stay
--- ahead, so the next look goes on behind them.
-local function take_from(key, wanted, most)
-  local taken = 0
-  while taken < wanted and most > 0 do
-    local page = math.min(PAGE, most, math.max(wanted - taken, 20))
+-- Takes up to `wanted` cards, looking at no more than `most_in_vain` members that cannot be taken;
+-- passed over members stay ahead, so the next look goes on behind them.
+local function take_from(key, wanted, most_in_vain)
+  local taken, in_vain = 0, 0
+  while taken < wanted and in_vain < most_in_vain and looked < scan_limit do
+    local page = math.min(PAGE, scan_limit - looked, math.max(wanted - taken, 20))
     local ids = redis.call('ZRANGEBYSCORE', key, '-inf', text(now_ms), 'LIMIT', passed_over[key], page)
     for _, id in ipairs(ids) do
-      if taken == wanted then break end
+      if taken == wanted or in_vain == most_in_vain then break end
       local is_taken, is_passed_over = take(id, key == priority)
-      looked, most = looked + 1, most - 1
-      if is_taken then taken = taken + 1 end
+      looked = looked + 1
+      if is_taken then taken = taken + 1 else in_vain = in_vain + 1 end
       if is_passed_over then passed_over[key] = passed_over[key] + 1 end
     end
     if #ids < page then break end
@@ -144,10 +148,9 @@ if capacity <= 0 then return result end
 local quota = capacity
 if ratio > 0 then quota = math.max(1, math.floor(capacity * ratio)) end
 -- While the normal queue has cards due, blocked priority cards may not use up the whole look.
-local first_look = scan_limit
-if redis.call('ZCOUNT', queue, '-inf', text(now_ms)) > 0 then first_look = math.ceil(scan_limit / 2) end
+local first_look = is_normal_due and math.ceil(scan_limit / 2) or scan_limit
 
 local taken = take_from(priority, quota, first_look)
-taken = taken + take_from(queue, capacity - taken, scan_limit - looked)
-take_from(priority, capacity - taken, scan_limit - looked)
+taken = taken + take_from(queue, capacity - taken, scan_limit)
+take_from(priority, capacity - taken, scan_limit)
 return result

@@ -30,7 +30,7 @@ local changes = {unpack(ARGV, 6)}
 local LARGEST = 9007199254740992
 local NOTHING_DUE_MS = 3600000
 
-if not (now_ms and n and 2 * n <= #changes) then
+if not (now_ms and n and n >= 0 and n % 1 == 0 and 2 * n <= #changes) then
   return redis.error_reply('finish: now_ms must be a number and n the number of pairs that follow')
 end
 
@@ -39,16 +39,17 @@ local function integer(value)
   return number and number < LARGEST and number or nil
 end
 
-local holder = redis.call('GET', exec)
+local holder = redis.pcall('GET', exec)
 local is_own = holder == executor_id
-local is_in_time = redis.call('GET', claim) == token and (is_own or not holder)
-if is_own then redis.call('DEL', exec) end
+local is_in_time = redis.pcall('GET', claim) == token and (is_own or not holder)
+local in_priority, in_queue = redis.call('ZSCORE', priority, card_id), redis.call('ZSCORE', queue, card_id)
 if is_in_time then
-  redis.call('DEL', claim)
   redis.call('ZREM', inflight, token)
+  redis.call('DEL', claim)
 end
+if is_own then redis.call('DEL', exec) end
 
-if not (redis.call('ZSCORE', priority, card_id) or redis.call('ZSCORE', queue, card_id)) then
+if not (in_priority or in_queue) then
   redis.call('DEL', due)
   return is_in_time and 1 or 0
 end

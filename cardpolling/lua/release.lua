@@ -16,10 +16,12 @@
 local claim, inflight, priority, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, card_id, now_ms = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('GET', claim) ~= token then return 0 end
+if not tonumber(now_ms) then return redis.error_reply('release: now_ms must be a number') end
 
-redis.call('DEL', claim)
+if redis.pcall('GET', claim) ~= token then return 0 end
+
 redis.call('ZREM', inflight, token)
+redis.call('DEL', claim)
 redis.call('ZADD', priority, 'XX', now_ms, card_id)
 redis.call('ZADD', queue, 'XX', now_ms, card_id)
 return 1

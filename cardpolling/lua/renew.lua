@@ -21,13 +21,17 @@ local claim, exec, inflight, priority, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local token, executor_id, lease_ms, exec_ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now_ms, card_id = ARGV[5], ARGV[6]
 
-if redis.call('GET', claim) ~= token then return 0 end
-if redis.call('GET', exec) ~= executor_id then return 0 end
+if not (tonumber(now_ms) and (tonumber(lease_ms) or 0) > 0 and (tonumber(exec_ttl_ms) or 0) > 0) then
+  return redis.error_reply('renew: now_ms a number, lease_ms and exec_ttl_ms above 0')
+end
+
+if redis.pcall('GET', claim) ~= token then return 0 end
+if redis.pcall('GET', exec) ~= executor_id then return 0 end
 
 local expiry_ms = string.format('%.0f', tonumber(now_ms) + tonumber(lease_ms))
+redis.call('ZADD', inflight, expiry_ms, token)
 redis.call('PEXPIRE', claim, lease_ms)
 redis.call('PEXPIRE', exec, exec_ttl_ms)
-redis.call('ZADD', inflight, expiry_ms, token)
 redis.call('ZADD', priority, 'XX', expiry_ms, card_id)
 redis.call('ZADD', queue, 'XX', expiry_ms, card_id)
 return 1
