@@ -146,10 +146,7 @@ def _fill(options: argparse.Namespace, gateway_url: str) -> None:
         )
         first = number * per_account
         cards = Card.objects.bulk_create(
-            [
-                Card(carrier=carrier, iccid=f"8986{first + i:015d}0")
-                for i in range(per_account)
-            ],
+            [Card(carrier=carrier, iccid=f"8986{first + i:015d}0") for i in range(per_account)],
             batch_size=1000,
         )
         now_ms = clock.now_ms()

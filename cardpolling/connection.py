@@ -22,7 +22,7 @@ def polling_redis() -> redis.Redis:
 
     Replies are text. Nothing is ever sent twice by the client library: a lost reply must not run a script again.
     """
-    global _client, _owner_pid  # noqa: PLW0603  one client per process
+    global _client, _owner_pid
     with _lock:
         if _client is None or _owner_pid != os.getpid():
             _client, _owner_pid = _connect(settings.POLLING_REDIS_URL), os.getpid()

@@ -7,6 +7,7 @@ themselves with their next good finish. After ``CRASHES_TO_BACK_OFF`` within ``C
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from redis import Redis
 
@@ -30,11 +31,14 @@ def mark_running(client: Redis, tokens: Mapping[int, Mapping[str, str]]) -> None
         return
     pipe = client.pipeline(transaction=False)
     for carrier_id, by_card in tokens.items():
-        pipe.hset(AccountKeys(carrier_id).running, mapping=dict(by_card))
+        mapping: dict[Any, Any] = dict(by_card)
+        pipe.hset(AccountKeys(carrier_id).running, mapping=mapping)
     pipe.execute()
 
 
-def clear(client: Redis, finished: Mapping[int, Sequence[str]], forgiven: Mapping[int, Sequence[str]]) -> None:
+def clear(
+    client: Redis, finished: Mapping[int, Sequence[str]], forgiven: Mapping[int, Sequence[str]]
+) -> None:
     """Take finished cards, per carrier id, out of ``running``, and forget the crashes of those that ended well."""
     pipe = client.pipeline(transaction=False)
     for carrier_id, card_ids in finished.items():
@@ -54,12 +58,12 @@ def note_expired(client: Redis, carrier_id: int, tokens: Sequence[str], now_ms: 
         return 0
     keys = AccountKeys(carrier_id)
     card_ids = [token.partition(":")[2] for token in tokens]
-    running = client.hmget(keys.running, card_ids)
+    running = cast("list[str | None]", client.hmget(keys.running, card_ids))
     crashed = [i for i, token, mark in zip(card_ids, tokens, running, strict=True) if mark == token]
     if not crashed:
         return 0
-    known = client.hmget(keys.crashes, crashed)
-    fields = {}
+    known = cast("list[str | None]", client.hmget(keys.crashes, crashed))
+    fields: dict[Any, Any] = {}
     for card_id, text in zip(crashed, known, strict=True):
         number = count(text, now_ms)
         first_ms = text.partition("|")[2] if number and text else str(now_ms)

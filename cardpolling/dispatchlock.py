@@ -42,7 +42,8 @@ class DispatchLocks:
 
     def hold(self, carrier_ids: Sequence[int], process_ids: Collection[str]) -> list[int]:
         """Take or keep the locks that are this process's to have; give the accounts it now dispatches."""
-        mine, foreign = [], []
+        mine: list[int] = []
+        foreign: list[int] = []
         for carrier_id in carrier_ids:
             owner = preferred(carrier_id, process_ids)
             (mine if owner in (None, self._holder) else foreign).append(carrier_id)

@@ -7,6 +7,7 @@ calls are already owed. A process is known by a UUID, never by host and name: a 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from redis import Redis
 
@@ -62,7 +63,8 @@ def withdraw(client: Redis, process_id: str) -> None:
 def workers(client: Redis, now_ms: int) -> list[WorkerBeat]:
     """The processes whose heartbeat is at most ``ALIVE_FOR_MS`` old; those long dead are struck off the list."""
     alive, forgotten = [], []
-    for process_id, text in client.hgetall(keys.WORKERS).items():
+    beats = cast("dict[str, str]", client.hgetall(keys.WORKERS))
+    for process_id, text in beats.items():
         beat = _read(process_id, text)
         if beat is None or now_ms - beat.beat_ms > FORGOTTEN_AFTER_MS:
             forgotten.append(process_id)

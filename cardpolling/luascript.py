@@ -24,8 +24,8 @@ class LuaScript:
     """One script; the client is passed with every call and never kept."""
 
     def __init__(self, path: Path) -> None:
-        self._text = path.read_bytes()
-        self._digest = hashlib.sha1(self._text, usedforsecurity=False).hexdigest()
+        self._text = path.read_text(encoding="utf-8")
+        self._digest = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
     def run(self, client: Redis, keys: Keys, arguments: Arguments) -> Any:
         """Run the script once and give its answer; raises ``RedisError``."""

@@ -86,7 +86,9 @@ def encode(claims: Sequence[Claim]) -> tuple[int, list[list[str | int]]]:
 def decode(carrier_id: object, claims: object) -> list[Claim]:
     """The claims of a job's arguments; raises ``ValueError`` for anything that :func:`encode` does not write."""
     if not isinstance(carrier_id, int) or not isinstance(claims, list):
-        raise ValueError("arguments of a job that carries claims: an account id and a list of claims")
+        raise ValueError(  # noqa: TRY004  what a job carries is a value
+            "arguments of a job that carries claims: an account id and a list of claims"
+        )
     decoded = []
     for claim in claims:
         if not (isinstance(claim, list) and len(claim) == 3):  # noqa: PLR2004  id, token, flag

@@ -68,7 +68,7 @@ class Scout:
         return found
 
 
-def scout(  # noqa: PLR0913  the script's arguments
+def scout(
     client: Redis,
     account: AccountKeys,
     *,
@@ -78,7 +78,7 @@ def scout(  # noqa: PLR0913  the script's arguments
     types: Sequence[CheckType],
 ) -> tuple[int, dict[str, float]]:
     """How many due members of the normal queue were looked at, and the fitting ones with their scores (``lua/scout.lua``)."""
-    arguments = [now_ms, offset, count, account.card_prefix, *types]
+    arguments: list[str | int] = [now_ms, offset, count, account.card_prefix, *types]
     looked, *found = _scout.run(client, [account.queue], arguments)
     return int(looked), {
         card_id: float(score) for card_id, score in zip(found[::2], found[1::2], strict=True)

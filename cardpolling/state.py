@@ -319,7 +319,9 @@ def read_due_many(
     pipe: Pipeline = client.pipeline(transaction=False)
     for card_id in card_ids:
         pipe.hgetall(keys.due(card_id))
-    return [fields if isinstance(fields, dict) else {} for fields in pipe.execute(False)]
+    return [
+        fields if isinstance(fields, dict) else {} for fields in pipe.execute(raise_on_error=False)
+    ]
 
 
 def queue_scores(

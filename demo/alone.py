@@ -21,7 +21,10 @@ POLL_S = 0.1
 @contextmanager
 def alone_in(folder: Path) -> Iterator[int]:
     """Be the only one; gives the file descriptor that started processes inherit. Raises ``NotReady`` where another runs."""
-    with (folder / "supervisor.lock").open("a+") as own, (folder / "processes.lock").open("a") as all_:
+    with (
+        (folder / "supervisor.lock").open("a+") as own,
+        (folder / "processes.lock").open("a") as all_,
+    ):
         if not _took(own):
             own.seek(0)
             raise NotReady(
@@ -39,7 +42,9 @@ def _wait_for(lock: IO[str]) -> None:
     deadline_s = time.monotonic() + ENDING_TIMEOUT_S
     while not _took(lock):
         if time.monotonic() > deadline_s:
-            raise NotReady(f"processes of the last demonstration are still running: see {lock.name}")
+            raise NotReady(
+                f"processes of the last demonstration are still running: see {lock.name}"
+            )
         time.sleep(POLL_S)
 
 

@@ -88,7 +88,7 @@ class FiguresReader:
         )
 
     def _counts(self, carrier_ids: list[int], minute: int) -> dict[tuple[int, int], int]:
-        counts = {}
+        counts: dict[tuple[int, int], int] = {}
         for read_minute in (minute - 1, minute):
             totals = statistics.totals(
                 self._client, carrier_ids, first_minute=read_minute, last_minute=read_minute

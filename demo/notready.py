@@ -1,5 +1,5 @@
 """Why the demonstration cannot run."""
 
 
-class NotReady(Exception):  # noqa: N818  it is said, not raised by a fault
+class NotReady(Exception):
     """A reason in one line, with what to do about it."""

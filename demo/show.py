@@ -5,6 +5,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError
 from redis import RedisError
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -55,7 +56,7 @@ class Show:
             programs,
             log_folder=log_folder,
             inherited_fd=inherited_fd,
-            on_event=lambda text: self._on_event(text),
+            on_event=lambda text: self._on_event(text),  # noqa: PLW0108  it changes
         )
         self._reader = FiguresReader(connection.polling_redis())
 
@@ -101,8 +102,8 @@ class Show:
         """Start everything, each stage when the one before is there, and return when all is."""
         for stage in sorted({program.stage for program in self._programs}):
             self._supervisor.start(stage)
-            awaited = [p for p in self._programs if p.stage == stage and p.port is not None]
-            self._wait_until(lambda: all(ports.is_served(p.port or 0) for p in awaited))
+            awaited = [p.port for p in self._programs if p.stage == stage and p.port]
+            self._wait_until(partial(_are_served, awaited))
         workers = [p for p in self._programs if p.name.startswith("worker")]
         self._wait_until(lambda: self._workers_alive() >= len(workers))
         _say("all runs")
@@ -152,7 +153,7 @@ class Show:
     def _is_over(self, deadline_s: float) -> bool:
         return self._stop_signals.is_told() or time.monotonic() >= deadline_s
 
-    def _screen(self) -> Text | object:
+    def _screen(self) -> RenderableType:
         try:
             figures = self._reader.read()
         except (RedisError, DatabaseError) as error:
@@ -169,6 +170,10 @@ class Show:
         connection.reset()
         embedded.leave(settings.VAR_DIR / "redis")
         _say("stopped")
+
+
+def _are_served(numbers: Sequence[int]) -> bool:
+    return all(ports.is_served(number) for number in numbers)
 
 
 def _status() -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +73,9 @@ class Supervisor:
 
     def missing(self) -> list[str]:
         """Names of what does not run at this moment."""
-        return [r.program.name for r in self._all if r.process is None or r.process.poll() is not None]
+        return [
+            r.program.name for r in self._all if r.process is None or r.process.poll() is not None
+        ]
 
     def stop(self, *, is_hurried: Callable[[], bool] = lambda: False) -> None:
         """Stop all of it, the highest stage first; what does not end in time, or at all once in a hurry, is killed."""
@@ -120,10 +123,7 @@ def _stop(processes: "Sequence[subprocess.Popen[bytes]]", is_hurried: Callable[[
             break
         time.sleep(POLL_S)
     for process in processes:
-        try:
-            # Each leads a group of its own: what it has started itself goes with it.
+        # Each leads a group of its own: what it has started itself goes with it.
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
-

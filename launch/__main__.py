@@ -20,7 +20,7 @@ def main() -> None:
     command, *arguments = sys.argv[1:] or [""]
     if command not in COMMANDS:
         is_question = command in ("", "-h", "--help")
-        print(USAGE, end="", file=sys.stdout if is_question else sys.stderr)  # noqa: T201
+        (sys.stdout if is_question else sys.stderr).write(USAGE)
         sys.exit(0 if is_question else 2)
     requirements, module = COMMANDS[command]
     try:

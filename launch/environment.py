@@ -24,7 +24,7 @@ NO_NETWORK = (
 _SIGNS_OF_NO_NETWORK = ("Retrying (", "Connection", "Max retries", "ReadTimeout", "ProxyError")
 
 
-class NotReady(Exception):  # noqa: N818  it is said, not raised by a fault
+class NotReady(Exception):
     """Why there is no usable environment, in one line."""
 
 
@@ -85,7 +85,15 @@ def _create() -> None:
 
 def _install(requirements: Path) -> None:
     _say(f"installing what {requirements.name} names ...")
-    command = [PYTHON, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command: list[str | Path] = [
+        PYTHON,
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+    ]
     command += ["--retries", "2", "--requirement", requirements]
     if not sys.stderr.isatty():
         command.append("--quiet")

@@ -24,8 +24,10 @@ def _start_redis(port: int) -> "subprocess.Popen[bytes]":
     from cardpolling import embedded
 
     return subprocess.Popen(
-        [embedded.server_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", FOLDER]
-        + ["--save", "", "--enable-debug-command", "yes"],
+        [
+            *(embedded.server_binary(), "--port", str(port), "--bind", "127.0.0.1"),
+            *("--dir", FOLDER, "--save", "", "--enable-debug-command", "yes"),
+        ],
         stdout=subprocess.DEVNULL,
     )
 

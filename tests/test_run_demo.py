@@ -25,7 +25,9 @@ OURS = (
 
 pytestmark = [
     pytest.mark.timeout(3 * DEADLINE_S),
-    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes in /proc"),
+    pytest.mark.skipif(
+        not Path("/proc/self/environ").exists(), reason="looks at processes in /proc"
+    ),
 ]
 
 
@@ -142,7 +144,13 @@ def test_a_program_that_dies_is_named_and_started_again(tmp_path):
         wait_until(lambda: "ended (SIGKILL), starts again in" in log.read_text(), "not named")
         now = wait_until(
             lambda: (
-                len(w := {p for p, line in processes_of(tmp_path / "var").items() if "rqworker" in line})
+                len(
+                    w := {
+                        p
+                        for p, line in processes_of(tmp_path / "var").items()
+                        if "rqworker" in line
+                    }
+                )
                 == 2
                 and w
             ),

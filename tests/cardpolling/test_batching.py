@@ -47,7 +47,10 @@ def test_a_batch_is_never_larger_than_its_limit(pool):
 def test_an_answer_that_is_an_exception_reaches_its_caller_only(pool):
     async def ask():
         batcher = Batcher(
-            pool, lambda items: [ValueError() if n == 1 else n for n in items], linger_ms=1, max_items=9
+            pool,
+            lambda items: [ValueError() if n == 1 else n for n in items],
+            linger_ms=1,
+            max_items=9,
         )
         return await asyncio.gather(*(batcher.ask(n) for n in range(3)), return_exceptions=True)
 

@@ -183,8 +183,9 @@ def test_a_folder_with_a_long_path_gets_a_port_with_a_password(tmp_path):
         url = embedded.url(folder)
         with redis.Redis.from_url(url) as client:
             assert client.ping()
-        with redis.Redis.from_url("redis://127" + url.split("@127")[1], retry=ONCE) as stranger:
-            pytest.raises(redis.AuthenticationError, stranger.ping)
+        stranger = redis.Redis.from_url("redis://127" + url.split("@127")[1], retry=ONCE)
+        with stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
         assert (folder / "password").stat().st_mode & 0o77 == 0
     finally:
         embedded.leave(folder)
@@ -223,7 +224,7 @@ def test_a_server_that_does_not_start_is_told_in_one_line(tmp_path):
     (folder / "appendonlydir").mkdir(parents=True)
     (folder / "appendonlydir" / "appendonly.aof.manifest").write_text("nonsense\n")
     try:
-        with pytest.raises(ImproperlyConfigured, match="server.log says why"):
+        with pytest.raises(ImproperlyConfigured, match=r"server\.log says why"):
             embedded.url(folder)
     finally:
         embedded.leave(folder)

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils.translation import gettext as _
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(asdict(current), indent=2))
             return
-        console = Console(file=self.stdout, no_color=options["no_color"])
+        console = Console(file=cast("IO[str]", self.stdout), no_color=options["no_color"])
         console.print(account_table(current))
         console.print(worker_table(current))
 
