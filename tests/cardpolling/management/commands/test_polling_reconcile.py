@@ -36,8 +36,7 @@ def test_a_dry_run_writes_nothing(run, client, cards):
     assert not client.exists(AccountKeys(cards[0].carrier_id).queue)
 
 
-@pytest.mark.usefixtures("redis_away")
-def test_redis_being_away_is_told(run, cards):
+def test_redis_being_away_is_told(run, cards, redis_away):
     with pytest.raises(CommandError, match="Redis does not answer"):
         run("polling_reconcile")
 
