@@ -1,6 +1,6 @@
 """The admin of polling rules."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -8,8 +8,16 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from cardpolling.models import PollingConfig
+from carriers.choices import CardStatus
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+admin.site.site_header = admin.site.site_title = "cardpolling"
+admin.site.index_title = _("Overview")
+# The admin is the site: a link to it would lead back to where one is.
+admin.site.site_url = None
+# Its links stand above the page, so that lists have its width.
+admin.site.enable_nav_sidebar = False
 
 
 class StepOrderField(forms.CharField):
@@ -29,11 +37,19 @@ class StepOrderField(forms.CharField):
         return bool(initial != self.to_python(data))
 
 
+class AnyYesNoSelect(forms.NullBooleanSelect):
+    """Yes, no, or any of the two."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        self.choices = [("unknown", _("any")), ("true", _("Yes")), ("false", _("No"))]
+
+
 class PollingConfigForm(forms.ModelForm[PollingConfig]):
     """A polling rule."""
 
     step_order = StepOrderField(
-        label=_("order of the steps"),
+        label=_("Order of the steps"),
         help_text=_("card_status, carddata, realname, package in the order in which they run."),
         widget=forms.TextInput(attrs={"class": "vLargeTextField", "size": 60}),
     )
@@ -41,6 +57,17 @@ class PollingConfigForm(forms.ModelForm[PollingConfig]):
     class Meta:
         model = PollingConfig
         fields = "__all__"
+        widgets: ClassVar = {"realname_verified": AnyYesNoSelect}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("carrier", "status"):
+            field = self.fields.get(name)
+            if isinstance(field, forms.ModelChoiceField):
+                field.empty_label = gettext("any")
+                field.widget.choices = field.choices
+            elif isinstance(field, forms.TypedChoiceField):
+                field.choices = [("", _("any")), *CardStatus.choices]
 
 
 @admin.register(PollingConfig)
@@ -52,18 +79,19 @@ class PollingConfigAdmin(admin.ModelAdmin[PollingConfig]):
         "rank",
         "name",
         "is_active",
-        "carrier",
-        "status",
-        "realname_verified",
+        "for_carrier",
+        "for_status",
+        "for_realname",
         "card_status_every",
         "carddata_every",
         "realname_every",
         "package_every",
     )
     list_display_links = ("name",)
-    list_filter = ("is_active", "carrier", "status", "realname_verified")
+    list_filter = ("is_active", "carrier")
     list_select_related = ("carrier",)
     search_fields = ("name",)
+    search_help_text = _("Name")
     save_as = True
     fieldsets = (
         (None, {"fields": ("name", "is_active", "rank")}),
@@ -92,17 +120,34 @@ class PollingConfigAdmin(admin.ModelAdmin[PollingConfig]):
         (_("Failures"), {"fields": ("backoff_base_s", "backoff_cap_s", "alert_after_failures")}),
     )
 
-    @admin.display(description=_("card status every"), ordering="card_status_interval_s")
+    @admin.display(description=_("account"))
+    def for_carrier(self, config: PollingConfig) -> str:
+        """Name the account whose cards match."""
+        return gettext("any") if config.carrier is None else config.carrier.name
+
+    @admin.display(description=_("status"))
+    def for_status(self, config: PollingConfig) -> str:
+        """Name the status that matches."""
+        return config.get_status_display() or gettext("any")
+
+    @admin.display(description=_("real name"))
+    def for_realname(self, config: PollingConfig) -> str:
+        """Say which verification matches."""
+        if config.realname_verified is None:
+            return gettext("any")
+        return gettext("Verified") if config.realname_verified else gettext("Not verified")
+
+    @admin.display(description=_("status every"), ordering="card_status_interval_s")
     def card_status_every(self, config: PollingConfig) -> str:
         """Show the interval in human units."""
         return duration(config.card_status_interval_s)
 
-    @admin.display(description=_("data usage every"), ordering="carddata_interval_s")
+    @admin.display(description=_("usage every"), ordering="carddata_interval_s")
     def carddata_every(self, config: PollingConfig) -> str:
         """Show the interval in human units."""
         return duration(config.carddata_interval_s)
 
-    @admin.display(description=_("real-name verification every"), ordering="realname_interval_s")
+    @admin.display(description=_("real name every"), ordering="realname_interval_s")
     def realname_every(self, config: PollingConfig) -> str:
         """Show the interval in human units."""
         return duration(config.realname_interval_s)

@@ -98,7 +98,7 @@ class RateLimitGroupForm(forms.ModelForm[RateLimitGroup]):
     """A limit and the operations that share it."""
 
     operations = forms.MultipleChoiceField(
-        label=_("operations"),
+        label=_("Operations"),
         choices=Operation.choices,
         widget=forms.CheckboxSelectMultiple,
         required=False,
@@ -150,7 +150,7 @@ class PackageForm(forms.ModelForm[Package]):
     """A package; its allowance is written with a unit."""
 
     allowance_bytes = SizeField(
-        label=_("allowance"),
+        label=_("Allowance"),
         help_text=_("Per billing cycle, for example 500 MB or 1.5 GB; 1 GB = 1,024 MB."),
     )
 

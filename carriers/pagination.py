@@ -15,7 +15,17 @@ class CappedPaginator(Paginator[Any]):
     @cached_property
     def count(self) -> int:
         """The number of rows, at most ``MOST_COUNTED``."""
+        return min(self._counted, MOST_COUNTED)
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether there are more rows than were counted."""
+        return self._counted > MOST_COUNTED
+
+    @cached_property
+    def _counted(self) -> int:
+        """Count to one more than the cap, to know whether there is more."""
         rows = self.object_list
         if isinstance(rows, QuerySet):
-            return rows.order_by()[:MOST_COUNTED].count()
-        return min(len(rows), MOST_COUNTED)
+            return rows.order_by()[: MOST_COUNTED + 1].count()
+        return len(rows)

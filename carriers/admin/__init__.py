@@ -1,0 +1,3 @@
+"""The admin of accounts, packages, cards and their history."""
+
+from carriers.admin import accounts, cards, history, packages  # noqa: F401  (each registers its models)
