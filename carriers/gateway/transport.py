@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any
 
 import requests
@@ -90,13 +91,21 @@ class RequestsTransport:
         if left_s <= 0:
             raise GatewayError(Category.TIMEOUT, "no time was left", was_sent=False)
         _current.connection, _current.was_sent = None, False
+        reply, failure = None, None
         with _shut_down_after(left_s) as watch:
             try:
-                return self._carry(request, left_s)
-            except Exception as error:
-                raise _error_of(error, is_late=watch.is_late, was_sent=_current.was_sent) from None
+                reply = self._carry(request, left_s)
+            except Exception as error:  # noqa: BLE001  whatever the library raises has a category
+                failure = _error_of(error, is_late=watch.is_late, was_sent=_current.was_sent)
             finally:
                 _current.connection = None
+        if watch.is_late and failure is None:
+            # A header that is cut off by the shutdown counts as complete for the library.
+            failure = GatewayError(Category.TIMEOUT, "the gateway did not answer in time")
+        if reply is None or failure is not None:
+            # Outside the handler: the library's error holds the request with its token, and must not even be this one's context.
+            raise failure or GatewayError(Category.INTERNAL)
+        return reply
 
     def close(self) -> None:
         """Close the kept connections."""
@@ -200,14 +209,13 @@ def _error_of(error: Exception, *, is_late: bool, was_sent: bool) -> GatewayErro
 
 def _is_not_http(error: BaseException) -> bool:
     """Whether the connection held and what came over it was not HTTP."""
-    from http.client import HTTPException, IncompleteRead, RemoteDisconnected
-
-    for cause in _causes(error):
-        if isinstance(cause, IncompleteRead | RemoteDisconnected | urllib3.exceptions.IncompleteRead):
-            return False
-        if isinstance(cause, HTTPException | urllib3.exceptions.InvalidChunkLength):
-            return True
-    return False
+    causes = list(_causes(error))
+    # A chunk whose length is no number is told as an incomplete read that came from a ValueError.
+    if any(type(cause) is ValueError for cause in causes):
+        return True
+    if any(isinstance(cause, IncompleteRead | RemoteDisconnected) for cause in causes):
+        return False
+    return any(isinstance(cause, HTTPException) for cause in causes)
 
 
 def _root(error: BaseException) -> str:

@@ -34,6 +34,8 @@ class AiohttpTransport:
             trust_env=False,
             read_bufsize=READ_BUFFER_BYTES,
         )
+        # aiohttp sends a request again on its own where the connection broke; each of ours takes a slot.
+        self._session._retry_connection = False  # noqa: SLF001  there is no public way
 
     async def carry(self, request: HttpRequest, *, deadline_s: float) -> HttpReply:
         """Exchange a request for an answer before ``deadline_s`` of the loop's clock. Raises ``GatewayError``."""
@@ -43,9 +45,11 @@ class AiohttpTransport:
             async with asyncio.timeout_at(deadline_s):
                 return await self._carry(request)
         except TimeoutError:
-            raise GatewayError(Category.TIMEOUT, "the gateway did not answer in time") from None
+            failure = GatewayError(Category.TIMEOUT, "the gateway did not answer in time")
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError, ValueError) as error:
-            raise _error_of(error) from None
+            failure = _error_of(error)
+        # Outside the handler: the library's error holds the request with its token, and must not even be this one's context.
+        raise failure
 
     async def close(self) -> None:
         """Close the connections."""
