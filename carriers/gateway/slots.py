@@ -9,6 +9,7 @@ used, since the provider counts starts and not slots.
 import asyncio
 import bisect
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 GATHER_S = 0.005
 WATCH_S = 0.5
+GRID_S = 0.004
+"""Slots are used at the next multiple of it: waking up costs more than a call, and this way all lines share a few wake-ups."""
+
 LATE_TOLERANCE_S = limiter.LATE_TOLERANCE_MS / 1000
 
 _T = TypeVar("_T")
@@ -283,13 +287,14 @@ class SlotReserver:
         self._gather(line)
 
     def _set_timer(self, line: _Line) -> None:
+        wake_s = math.ceil(line.slots[0][0] / GRID_S) * GRID_S if line.slots else None
         if line.timer is not None:
-            if line.slots and line.timer.when() == line.slots[0][0]:
+            if line.timer.when() == wake_s:
                 return
             line.timer.cancel()
             line.timer = None
-        if line.slots:
-            line.timer = self._loop.call_at(line.slots[0][0], self._wake, line)
+        if wake_s is not None:
+            line.timer = self._loop.call_at(wake_s, self._wake, line)
 
     def _wake(self, line: _Line) -> None:
         line.timer = None
