@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-SETTLE_S = 8
+SETTLE_S = 12
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def _measure(
     )
     os.environ["REDIS_URL"] = os.environ["POLLING_REDIS_URL"] = f"redis://127.0.0.1:{redis_port}/0"
     os.environ["DATABASE_URL"] = options.database_url or f"sqlite:///{folder / 'db.sqlite3'}"
-    os.environ["DEBUG"] = "1"
+    os.environ["DEBUG"] = "0"
     time.sleep(1)
     gateway = _manage("simulate_gateway", "--port", str(gateway_port), *_faults(options))
     started.append(gateway)

@@ -146,6 +146,8 @@ def _integer(text: str | None) -> int | None:
 
 
 def _delays(text: str) -> tuple[int, ...]:
+    if not text:
+        return ()
     numbers = (_integer(part) for part in text.split(","))
     return tuple(number for number in numbers if number is not None)
 

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 GATHER_S = 0.005
 WATCH_S = 0.5
-GRID_S = 0.004
+GRID_S = 0.002
 """Slots are used at the next multiple of it: waking up costs more than a call, and this way all lines share a few wake-ups."""
 
 LATE_TOLERANCE_S = limiter.LATE_TOLERANCE_MS / 1000
