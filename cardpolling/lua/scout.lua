@@ -22,6 +22,8 @@ local queue = KEYS[1]
 local now_ms, offset, count, card_prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local types = {unpack(ARGV, 5)}
 
+local LARGEST = 9007199254740992
+
 local fields = {}
 for i, name in ipairs(types) do fields[i] = 'due:' .. name end
 
@@ -30,9 +32,8 @@ local function is_blocked(id)
   if dues.err then return true end
   for i = 1, #fields do
     local due = dues[i]
-    if due and (not string.match(due, '^%d+$') or tonumber(due) <= tonumber(now_ms)) then
-      return true
-    end
+    local at_ms = due and string.match(due, '^%d+$') and tonumber(due)
+    if due and not (at_ms and at_ms > tonumber(now_ms) and at_ms < LARGEST) then return true end
   end
   return false
 end
