@@ -18,7 +18,7 @@ from carriers.choices import Operation
 from carriers.gateway import attempts, limiter, slots
 from carriers.gateway.accounts import Account, AccountDirectory, directory
 from carriers.gateway.answers import AcceptedAnswer, RealnameAnswer, StatusAnswer, UsageAnswer
-from carriers.gateway.attempts import MAX_ATTEMPTS, Method, Step, Steps
+from carriers.gateway.attempts import MAX_ATTEMPTS, Method, Step
 from carriers.gateway.call import Call
 from carriers.gateway.exchange import HttpReply
 from carriers.gateway.guard import Guard, SlotWanted

@@ -1,15 +1,19 @@
 """Carries requests for synchronous callers (admin, commands, the rest of the platform), with ``requests``.
 
-``requests`` bounds each read of a socket, not an exchange: a gateway that sends a byte now and then keeps it for ever. So a timer
-shuts the connection down when the deadline has come.
+``requests`` bounds each read of a socket, not an exchange: a gateway that sends a byte now and then keeps it for ever. So connections
+are made within what is left of the time, and a timer shuts the socket down when the deadline has come.
 """
 
+import concurrent.futures
+import http.client
 import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
@@ -18,7 +22,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from cardpolling import clock
-from carriers.gateway import tls
+from carriers.gateway import resolving, tls
 from carriers.gateway.errors import Category, GatewayError
 from carriers.gateway.exchange import MAX_BODY_BYTES, HttpReply, HttpRequest
 
@@ -28,36 +32,115 @@ KEPT_CONNECTIONS = 32
 CHUNK_BYTES = 65_536
 
 
-class _Exchange(threading.local):
-    """The exchange that this thread carries; connections tell it which socket it uses."""
+class _Exchange:
+    """One exchange: until when it may last (seconds of the monotonic clock), and the socket that ends it."""
 
-    connection: HTTPConnection | None = None
-    was_sent = False
+    def __init__(self, deadline_s: float) -> None:
+        self.is_late = False
+        self.was_sent = False
+        self._deadline_s = deadline_s
+        self._sock: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def left_s(self) -> float:
+        """Seconds that are left; raises ``TimeoutError`` when none are."""
+        left_s = self._deadline_s - clock.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s
+
+    def use(self, sock: socket.socket) -> None:
+        """The request is about to leave through this socket; raises ``TimeoutError`` where that is too late."""
+        self.left_s()
+        self._sock, self.was_sent = sock, True
+
+    def shut_down(self) -> None:
+        """The deadline has come."""
+        with self._lock:
+            self.is_late = not self._is_over
+            if self._is_over or self._sock is None:
+                return
+            try:
+                # A socket under TLS is shut down below it: its own shutdown would talk to the other side.
+                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            except OSError:
+                return
+
+    def end(self) -> None:
+        """From now on the socket may belong to another exchange."""
+        with self._lock:
+            self._is_over = True
 
 
-_current = _Exchange()
+class _Current(threading.local):
+    """The exchange that this thread carries."""
+
+    exchange: _Exchange
 
 
-class _Reporting:
-    """A connection that says that it is in use, and when a request begins to leave."""
+_current = _Current()
 
-    def connect(self) -> None:
-        _current.connection = self  # type: ignore[assignment]
-        super().connect()  # type: ignore[misc]
+
+class _Answer(http.client.HTTPResponse):
+    """Skips every interim answer: the library takes 103 for the answer itself, and then the answer for that of the next request."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        while True:
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not status < HTTPStatus.OK or status == HTTPStatus.SWITCHING_PROTOCOLS:
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+
+
+class _InTime:
+    """A connection that is made within the time of its exchange, and tells it when a request begins to leave."""
+
+    response_class: Any = _Answer
+
+    def _new_conn(self) -> socket.socket:
+        exchange = _current.exchange
+        lookup = resolving.look_up(self._dns_host, self.port)  # type: ignore[attr-defined]
+        try:
+            found = lookup.result(exchange.left_s())
+        except concurrent.futures.TimeoutError:
+            raise TimeoutError from None
+        failure: OSError = OSError("the host has no address")
+        for family, address in found:
+            try:
+                return _connect(family, address, exchange.left_s(), self.socket_options)  # type: ignore[attr-defined]
+            except OSError as error:
+                failure = error
+        raise failure
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        _current.connection = self  # type: ignore[assignment]
         if getattr(self, "sock", None) is None:
-            self.connect()
-        _current.was_sent = True
+            self.connect()  # type: ignore[attr-defined]
+        _current.exchange.use(self.sock)  # type: ignore[attr-defined]
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 
-class _Connection(_Reporting, HTTPConnection):
+def _connect(
+    family: socket.AddressFamily, address: Any, timeout_s: float, options: Any
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        for option in options or ():
+            sock.setsockopt(*option)
+        # Bounds the handshake of TLS too, which follows.
+        sock.settimeout(timeout_s)
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class _Connection(_InTime, HTTPConnection):
     pass
 
 
-class _SecureConnection(_Reporting, HTTPSConnection):
+class _SecureConnection(_InTime, HTTPSConnection):
     pass
 
 
@@ -76,6 +159,10 @@ class _Adapter(HTTPAdapter):
         super().init_poolmanager(*args, ssl_context=tls.context(), **kwargs)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Verify by ``tls.context()``, which would else read its authorities anew for each connection."""
+        conn.cert_reqs = "CERT_REQUIRED"
+
 
 class RequestsTransport:
     """Carries one request at a time per thread; may be shared by threads, and a forked child gets connections of its own."""
@@ -87,20 +174,16 @@ class RequestsTransport:
 
     def carry(self, request: HttpRequest, *, deadline_s: float) -> HttpReply:
         """Exchange a request for an answer before ``deadline_s`` of the monotonic clock. Raises ``GatewayError``."""
-        left_s = deadline_s - clock.monotonic()
-        if left_s <= 0:
+        if deadline_s <= clock.monotonic():
             raise GatewayError(Category.TIMEOUT, "no time was left", was_sent=False)
-        _current.connection, _current.was_sent = None, False
         reply, failure = None, None
-        with _shut_down_after(left_s) as watch:
+        with _bounded(deadline_s) as exchange:
             try:
-                reply = self._carry(request, left_s)
+                reply = self._carry(request)
             except Exception as error:  # noqa: BLE001  whatever the library raises has a category
-                failure = _error_of(error, is_late=watch.is_late, was_sent=_current.was_sent)
-            finally:
-                _current.connection = None
-        if watch.is_late and failure is None:
-            # A header that is cut off by the shutdown counts as complete for the library.
+                failure = _error_of(error, exchange)
+        if exchange.is_late and failure is None:
+            # What is cut off by the shutdown may count as complete for the library.
             failure = GatewayError(Category.TIMEOUT, "the gateway did not answer in time")
         if reply is None or failure is not None:
             # Outside the handler: the library's error holds the request with its token, and must not even be this one's context.
@@ -114,31 +197,33 @@ class RequestsTransport:
                 self._session.close()
             self._session = None
 
-    def _carry(self, request: HttpRequest, left_s: float) -> HttpReply:
+    def _carry(self, request: HttpRequest) -> HttpReply:
         prepared = requests.Request(
             request.method, request.url, headers=request.headers, data=request.body
         ).prepare()
         answer = self._open_session().send(
-            prepared, stream=True, timeout=left_s, allow_redirects=False
+            prepared, stream=True, timeout=_current.exchange.left_s(), allow_redirects=False
         )
-        try:
-            body = b""
+        with answer:
+            body = bytearray()
             while chunk := answer.raw.read1(CHUNK_BYTES, decode_content=False):
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
                     break
+            if not body and answer.raw.length_remaining is None and not answer.raw.chunked:
+                # A header that breaks off counts as complete for the library.
+                raise RemoteDisconnected("the header broke off")
             is_whole = len(body) <= MAX_BODY_BYTES
-            if not is_whole:
+            if not is_whole or answer.status_code < HTTPStatus.OK:
+                # What may still come over this connection must not be taken for the next answer.
                 answer.raw.close()
             return HttpReply(
                 status=answer.status_code,
-                body=body[:MAX_BODY_BYTES],
+                body=bytes(body[:MAX_BODY_BYTES]),
                 content_type=answer.headers.get("Content-Type", ""),
                 retry_after=answer.headers.get("Retry-After", ""),
                 is_whole=is_whole,
             )
-        finally:
-            answer.close()
 
     def _open_session(self) -> requests.Session:
         with self._lock:
@@ -151,49 +236,34 @@ def _open_session() -> requests.Session:
     session = requests.Session()
     # Else proxies and .netrc are looked up in the environment for each call, and the latter may replace the token.
     session.trust_env = False
+    # One account's cookies are nothing to another's calls.
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     adapter = _Adapter(pool_connections=KEPT_CONNECTIONS, pool_maxsize=KEPT_CONNECTIONS)
     session.mount("http://", adapter)
     session.mount("https://", adapter)
     return session
 
 
-class _Watch:
-    """Shuts the exchange's connection down when its time is over."""
-
-    def __init__(self, exchange: dict[str, Any]) -> None:
-        self.is_late = False
-        self._exchange = exchange
-
-    def shut_down(self) -> None:
-        """The deadline has come."""
-        self.is_late = True
-        sock = getattr(self._exchange.get("connection"), "sock", None)
-        if sock is None:
-            return
-        try:
-            # A socket under TLS is shut down below it: its own shutdown would talk to the other side.
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-        except OSError:
-            return
-
-
 @contextmanager
-def _shut_down_after(left_s: float) -> Iterator[_Watch]:
-    watch = _Watch(_current.__dict__)
-    timer = threading.Timer(left_s, watch.shut_down)
+def _bounded(deadline_s: float) -> Iterator[_Exchange]:
+    """Make an exchange this thread's, and shut it down when its time is over."""
+    exchange = _Exchange(deadline_s)
+    timer = threading.Timer(deadline_s - clock.monotonic(), exchange.shut_down)
     timer.daemon = True
     timer.start()
+    _current.exchange = exchange
     try:
-        yield watch
+        yield exchange
     finally:
+        exchange.end()
         timer.cancel()
+        del _current.exchange
 
 
-def _error_of(error: Exception, *, is_late: bool, was_sent: bool) -> GatewayError:
+def _error_of(error: Exception, exchange: _Exchange) -> GatewayError:
     """What the library's error means; its text is not taken over, since it may quote the request."""
-    if isinstance(error, GatewayError):
-        return error
-    if is_late or isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
+    was_sent = exchange.was_sent
+    if exchange.is_late or any(isinstance(cause, TimeoutError) for cause in _causes(error)):
         return GatewayError(
             Category.TIMEOUT, "the gateway did not answer in time", was_sent=was_sent
         )

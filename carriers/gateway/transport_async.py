@@ -1,12 +1,16 @@
 """Carries requests on the executor's event loop, with ``aiohttp``."""
 
 import asyncio
+import functools
+import select
+from typing import Any
 
 import aiohttp
 from aiohttp import http_exceptions
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from carriers.gateway import tls
+from carriers.gateway import resolving, tls
 from carriers.gateway.errors import Category, GatewayError
 from carriers.gateway.exchange import MAX_BODY_BYTES, HttpReply, HttpRequest
 
@@ -16,17 +20,47 @@ KEEP_ALIVE_S = 60.0
 READ_BUFFER_BYTES = 65_536
 
 
+class _Handler(ResponseHandler):
+    """A connection that is used again only where it is open and nothing has come over it unasked.
+
+    The library would take an answer that came late, or twice, for the answer to the next request: another card's.
+    """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the socket."""
+        super().connection_made(transport)
+        self._sock = transport.get_extra_info("socket")
+
+    def is_connected(self) -> bool:
+        """Whether a request may be sent; only asked of a connection that rests."""
+        return super().is_connected() and not self.should_close and not self._has_news()
+
+    def _has_news(self) -> bool:
+        """Whether bytes, or the end, have arrived that the loop has not read yet."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+
+class _Connector(aiohttp.TCPConnector):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # There is no public way to say which class stands for a connection.
+        self._factory: Any = functools.partial(_Handler, loop=self._loop)
+
+
 class AiohttpTransport:
     """Carries any number of requests side by side; to be made on the loop it serves."""
 
     def __init__(self, concurrency: int) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
                 # A card waits for its slot and not for a connection: there are as many as cards at a time.
                 limit=concurrency,
                 keepalive_timeout=KEEP_ALIVE_S,
                 ssl=tls.context(),
                 ttl_dns_cache=60,
+                resolver=resolving.Resolver(),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -35,7 +69,7 @@ class AiohttpTransport:
             read_bufsize=READ_BUFFER_BYTES,
         )
         # aiohttp sends a request again on its own where the connection broke; each of ours takes a slot.
-        self._session._retry_connection = False  # noqa: SLF001  there is no public way
+        self._session._retry_connection = False  # there is no public way
 
     async def carry(self, request: HttpRequest, *, deadline_s: float) -> HttpReply:
         """Exchange a request for an answer before ``deadline_s`` of the loop's clock. Raises ``GatewayError``."""
@@ -46,7 +80,12 @@ class AiohttpTransport:
                 return await self._carry(request)
         except TimeoutError:
             failure = GatewayError(Category.TIMEOUT, "the gateway did not answer in time")
-        except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError, ValueError) as error:
+        except (
+            aiohttp.ClientError,
+            http_exceptions.HttpProcessingError,
+            OSError,
+            ValueError,
+        ) as error:
             failure = _error_of(error)
         # Outside the handler: the library's error holds the request with its token, and must not even be this one's context.
         raise failure

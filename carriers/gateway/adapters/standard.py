@@ -1,6 +1,8 @@
 """The standard gateway protocol: one aggregating gateway in front of the carriers."""
 
+import functools
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +32,9 @@ _READERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     Operation.SUSPEND: answers.read_accepted,
     Operation.RESUME: answers.read_accepted,
 }
+
+# A blank, or what begins a password, a query or a fragment.
+_FOREIGN_PARTS = re.compile(r"[\s\\@?#]")
 
 
 class StandardAdapter:
@@ -80,10 +85,14 @@ def _is_header_value(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
+@functools.lru_cache(1024)
 def _is_web_address(url: str) -> bool:
+    """Whether both transports take it for the same address, and a path can follow it."""
     try:
         parts = urlsplit(url)
-        is_complete = bool(parts.hostname) and parts.port != 0
+        host = (parts.hostname or "").encode("idna")
+        is_complete = bool(host) and parts.port != 0
     except ValueError:
         return False
-    return is_complete and parts.scheme in ("http", "https") and url.isprintable() and " " not in url
+    is_plain = url.isprintable() and not _FOREIGN_PARTS.search(url)
+    return is_complete and parts.scheme in ("http", "https") and is_plain

@@ -1,116 +1,177 @@
-"""One account at a simulated gateway, and calls over either transport, so that each test is written once for both."""
+"""Ground of the gateway's tests: a simulated gateway, an account, and calls over both transports."""
 
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
-from carriers.gateway.accounts import Account, AccountDirectory, Group
-from carriers.gateway.client import AsyncGateway, SyncGateway
-from carriers.gateway.errors import GatewayError
+from cardpolling import clock
+from carriers.gateway import Account, AsyncGateway, GatewayClient, statistics, tls
+from carriers.gateway.accounts import AccountDirectory
+from carriers.gateway.guard import Guard
+from carriers.gateway.statistics import MINUTE_MS, Statistics
+from carriers.gateway.transport import RequestsTransport
 from carriers.simulator import running_simulator
+from tests.carriers.gateway import certificates
+from tests.carriers.gateway.outcomes import TOKEN, Outcome
+from tests.carriers.gateway.rawserver import raw_server
 
-ICCID = "89860000000000000015"
-TOKEN = "a-token-that-nobody-may-see"
-QUERY = Group("query", 100.0, ("card_status", "carddata", "realname"))
+CARRIER_ID = 7
+ICCID = "89860012345678901239"
+DEADLINE_S = 1.0
 
 
 @pytest.fixture
 def simulator():
-    """A gateway of our own."""
-    with running_simulator(token=TOKEN) as running:
+    """A gateway that serves on loopback."""
+    with running_simulator() as running:
         yield running
 
 
 @pytest.fixture
-def account(simulator):
-    """An account at the simulator, not limited."""
-    return Account(
-        carrier_id=1,
-        code="acme",
-        provider="standard",
-        gateway_url=simulator.url,
-        token=TOKEN,
-        is_enabled=True,
-        max_in_flight=10,
-        priority_ratio=0.5,
-        groups=(),
-    )
+def serve():
+    """Start raw servers; the test says what they do on the wire."""
+    opened = []
+
+    def start(script, **options):
+        server = raw_server(script, **options)
+        opened.append(server)
+        return server.__enter__()
+
+    yield start
+    for server in opened:
+        server.__exit__(None, None, None)
 
 
-class Caller:
-    """Makes calls over one of the transports, blocking or not; each call has its own deadline."""
+@pytest.fixture
+def make_account():
+    """Make the value of an account, by default without limits."""
 
-    def __init__(self, client, *, is_async):
+    def make(**fields):
+        usual = {
+            "carrier_id": CARRIER_ID,
+            "code": "acme",
+            "provider": "standard",
+            "gateway_url": "http://127.0.0.1:9",
+            "token": TOKEN,
+            "is_enabled": True,
+            "max_in_flight": 10,
+            "priority_ratio": 0.5,
+            "groups": (),
+        }
+        return Account(**(usual | fields))
+
+    return make
+
+
+@pytest.fixture
+def account(make_account, simulator):
+    """An account at the simulator."""
+    return make_account(gateway_url=simulator.url)
+
+
+class SyncCaller:
+    """Calls over ``requests``, on the test's own thread."""
+
+    def __init__(self, client):
         self.client = client
-        self.is_async = is_async
-        self.sync = SyncGateway()
-        self.elapsed_s = 0.0
+        self.statistics = Statistics()
+        self._transport = RequestsTransport()
+        self._guard = Guard(AccountDirectory(), self.statistics, lambda *_: None)
 
-    def __call__(self, account, operation="card_status", *arguments, timeout_s=5.0, times=1):
-        """Call, several times over the same connections where asked; gives the last answer or raises its error."""
-        began_s = time.monotonic()
-        try:
-            if self.is_async:
-                return asyncio.run(self._call(account, operation, arguments, timeout_s, times))
-            for _ in range(times):
-                client = self.sync.client(account, timeout_s=timeout_s)
-                answer = getattr(client, operation)(ICCID, *arguments)
-            return answer
-        finally:
-            self.elapsed_s = time.monotonic() - began_s
+    def perform(self, account, operation, arguments, deadline_s):
+        """Perform it and give the answer."""
+        gateway = GatewayClient(
+            account, guard=self._guard, transport=self._transport, timeout_s=deadline_s
+        )
+        return getattr(gateway, operation)(*arguments)
 
-    async def _call(self, account, operation, arguments, timeout_s, times):
-        with ThreadPoolExecutor(2) as pool:
-            gateway = AsyncGateway(self.client, pool, concurrency=4)
-            try:
-                for _ in range(times):
-                    deadline = asyncio.get_running_loop().time() + timeout_s
-                    client = gateway.client(account, deadline=deadline, observer=None)
-                    answer = await getattr(client, operation)(ICCID, *arguments)
-                return answer
-            finally:
-                await gateway.close()
-                gateway.statistics.flush(self.client)
-
-    def error(self, *arguments, **options):
-        """The error that a call ends with."""
-        with pytest.raises(GatewayError) as caught:
-            self(*arguments, **options)
-        return caught.value
+    def idle(self, seconds):
+        """Let time pass while connections are kept."""
+        time.sleep(seconds)
 
     def close(self):
-        """Close what the blocking gateway keeps."""
-        self.sync.close()
-        self.sync.statistics.flush(self.client)
+        """Close the kept connections."""
+        self._transport.close()
 
 
-@pytest.fixture(params=["requests", "aiohttp"])
+class AsyncCaller:
+    """Calls over ``aiohttp``, on a loop that lives as long as the test."""
+
+    def __init__(self, client):
+        self.client = client
+        self._pool = ThreadPoolExecutor(2)
+        self._runner = asyncio.Runner()
+        self._gateway = self._runner.run(self._open())
+        self.statistics = self._gateway.statistics
+
+    async def _open(self):
+        return AsyncGateway(self.client, self._pool, concurrency=4)
+
+    def perform(self, account, operation, arguments, deadline_s):
+        """Perform it and give the answer."""
+        return self._runner.run(self._perform(account, operation, arguments, deadline_s))
+
+    async def _perform(self, account, operation, arguments, deadline_s):
+        deadline = asyncio.get_running_loop().time() + deadline_s
+        gateway = self._gateway.client(account, deadline=deadline, observer=None)
+        return await getattr(gateway, operation)(*arguments)
+
+    def idle(self, seconds):
+        """Let time pass while connections are kept."""
+        self._runner.run(asyncio.sleep(seconds))
+
+    def close(self):
+        """Close the kept connections, and the loop."""
+        self._runner.run(self._gateway.close())
+        self._runner.close()
+        self._pool.shutdown()
+
+
+class Calls:
+    """Performs operations of an account over one transport; connections are kept between calls."""
+
+    def __init__(self, caller):
+        self._caller = caller
+        self.idle = caller.idle
+
+    def __call__(self, account, operation="card_status", *, iccid=ICCID, deadline_s=DEADLINE_S):
+        """What an operation on a card came to."""
+        arguments = (iccid, "test") if operation in ("suspend", "resume") else (iccid,)
+        answer, error, began_s = None, None, time.monotonic()
+        try:
+            answer = self._caller.perform(account, operation, arguments, deadline_s)
+        except Exception as raised:  # noqa: BLE001  the test judges it
+            error = raised
+        return Outcome(answer, error, time.monotonic() - began_s, deadline_s)
+
+    def totals(self):
+        """What the guard counted so far."""
+        self._caller.statistics.flush(self._caller.client)
+        minute = clock.now_ms() // MINUTE_MS
+        span = {"first_minute": minute - 2, "last_minute": minute}
+        return statistics.totals(self._caller.client, [CARRIER_ID], **span)[CARRIER_ID]
+
+
+@pytest.fixture(params=[SyncCaller, AsyncCaller], ids=["sync", "async"])
 def call(request, client):
-    """Calls over each of the transports."""
-    caller = Caller(client, is_async=request.param == "aiohttp")
-    yield caller
+    """Perform an operation, once over each of the two transports."""
+    caller = request.param(client)
+    yield Calls(caller)
     caller.close()
 
 
 @pytest.fixture
-def limited(account):
-    """The account with 100 calls a second."""
-    return replace(account, groups=(QUERY,))
+def certificate(tmp_path, client):
+    """A certificate for loopback that nobody trusts."""
+    return certificates.make_certificate(tmp_path)
 
 
 @pytest.fixture
-def directory_of():
-    """Make a directory that knows just these accounts, as if read from SQL a moment ago."""
-
-    class Known(AccountDirectory):
-        def __init__(self, accounts):
-            super().__init__()
-            self.known = {a.carrier_id: a for a in accounts}
-
-        def get(self, carrier_id):
-            return self.known.get(carrier_id)
-
-    return lambda *accounts: Known(accounts)
+def trusted_certificate(certificate, monkeypatch):
+    """The same, trusted by the transports made after this."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    tls.context.cache_clear()
+    yield certificate
+    tls.context.cache_clear()
