@@ -14,6 +14,7 @@ from tests.cardpolling.reference import Space
 
 NOW_MS = 1_764_547_200_000
 LEASE_MS = 60_000
+TOKEN = "token"
 
 
 class PollingState:
@@ -50,9 +51,7 @@ class PollingState:
                 card_id, score=NOW_MS - 1000 + position, in_priority=in_priority, fields=fields
             )
 
-    def hold(
-        self, card_id: str = "1", *, token: str = "token", executor: str | None = "me"
-    ) -> Claim:
+    def hold(self, card_id: str = "1", *, token: str = TOKEN, executor: str | None = "me") -> Claim:
         """A claim, in flight, with the exec right of an executor."""
         self.client.set(self.keys.claim(card_id), token, px=LEASE_MS)
         self.client.zadd(self.keys.inflight, {token: NOW_MS + LEASE_MS})

@@ -12,9 +12,10 @@ STATUS, USAGE, REALNAME, PACKAGE = CheckType
 DUE, OK, CFM, EXP, REQ = (f"{name}:{STATUS}" for name in ("due", "ok", "cfm", "exp", "req"))
 OF_TYPE = [f"{name}:{STATUS}" for name in ("due", "ok", "fail", "ffail", "err", "cfm", "exp")]
 HOUR_MS = 3_600_000
+TOKEN = "token"
 
 
-def finish(account, pairs=(), deletions=(), *, executor="me", token="token"):
+def finish(account, pairs=(), deletions=(), *, executor="me", token=TOKEN):
     changes = FieldChanges(dict(pairs), tuple(deletions))
     claim = Claim(7, "1", token)
     now_ms = account.now_ms
