@@ -102,7 +102,7 @@ class CardQuerySet(models.QuerySet["Card"]):
     def with_number_prefix(self, text: str) -> "CardQuerySet":
         """Cards whose ICCID, MSISDN or IMSI begins so, separators tolerated; fast on any number of cards.
 
-        A whole ICCID finds the card with and without its check digit. A few cards are looked up at once, by the index of each
+        A whole ICCID finds the card with its check digit, with a filler, and with neither. A few cards are looked up at once, by the index of each
         column: planners are bad at OR together with the order of a list.
         """
         prefix = iccids.normalised(text).lstrip("+")
@@ -112,7 +112,9 @@ class CardQuerySet(models.QuerySet["Card"]):
             for name in ("iccid", "msisdn", "imsi")
         ]
         if iccids.is_valid(prefix):
-            ways.append(models.Q(iccid__in=iccids.twins(prefix)))
+            twins = iccids.twins(prefix)
+            others = [o for twin in twins for o in iccids.twins(twin) if len(o) > len(twin)]
+            ways.append(models.Q(iccid__in=[*twins, *others]))
         cards = CardQuerySet(self.model, using=self.db)
         ids: set[int] = set()
         for way in ways:
