@@ -10,6 +10,7 @@ from redis import Redis, RedisError
 from cardpolling import __version__, clock, conf, heartbeat
 from cardpolling.counting import Counts
 from cardpolling.dispatcher import Dispatcher
+from cardpolling.eviction import EvictionWatch
 from cardpolling.heartbeat import WorkerBeat
 from cardpolling.ledger import Ledger
 from cardpolling.units import unit_of_work
@@ -39,6 +40,7 @@ class DispatchLoop:
         self._ledger = ledger
         self._started_ms = 0
         self._is_stopping = threading.Event()
+        self._eviction = EvictionWatch(client)
         self._dispatcher = Dispatcher(
             client, rq_connection, process_id=process_id, ledger=ledger, counts=counts
         )
@@ -59,10 +61,15 @@ class DispatchLoop:
             logger.warning("locks not given up: redis is away; they end by themselves")
 
     def tick(self) -> int:
-        """One tick; gives the number of cards published."""
+        """One tick; gives the number of cards published. On a Redis that evicts keys nothing is claimed."""
         self._directory.refresh()
         accounts = self._directory.enabled()
-        self._beat()
+        policy = self._eviction.policy()
+        self._beat(f"redis evicts keys ({policy})" if policy else "")
+        if policy:
+            logger.error("nothing is claimed: redis evicts keys (%s), set noeviction", policy)
+            self._is_stopping.wait(OUTAGE_PAUSE_S)
+            return 0
         beats = heartbeat.workers(self._client, clock.now_ms())
         return self._dispatcher.tick(accounts, beats)
 
@@ -82,7 +89,7 @@ class DispatchLoop:
                 logger.exception("tick failed")
                 self._is_stopping.wait(OUTAGE_PAUSE_S)
 
-    def _beat(self) -> None:
+    def _beat(self, refusal: str) -> None:
         now_ms = clock.now_ms()
         self._started_ms = self._started_ms or now_ms
         beat = WorkerBeat(
@@ -95,5 +102,6 @@ class DispatchLoop:
             places=conf.concurrency(),
             busy=self._ledger.held(),
             loads=self._ledger.loads(),
+            refusal=refusal,
         )
         heartbeat.publish(self._client, beat)

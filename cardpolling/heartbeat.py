@@ -21,7 +21,7 @@ FORGOTTEN_AFTER_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class WorkerBeat:
-    """One heartbeat: who, where, how busy; times in epoch ms of Redis's clock."""
+    """One heartbeat: who, where, how busy; times in epoch ms of Redis's clock. ``refusal`` says why nothing is claimed."""
 
     process_id: str
     host: str
@@ -32,6 +32,7 @@ class WorkerBeat:
     places: int
     busy: int
     loads: Mapping[int, AccountLoad] = field(default_factory=dict)
+    refusal: str = ""
 
     @property
     def held(self) -> dict[int, int]:
@@ -51,6 +52,7 @@ def publish(client: Redis, beat: WorkerBeat) -> None:
         "places": beat.places,
         "busy": beat.busy,
         "loads": loads,
+        "refusal": beat.refusal,
     }
     client.hset(keys.WORKERS, beat.process_id, json.dumps(fields, separators=(",", ":")))
 

@@ -52,7 +52,7 @@ class AccountStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """One worker process."""
+    """One worker process; ``refusal`` says why it claims nothing, empty where it does."""
 
     process_id: str
     host: str
@@ -62,6 +62,7 @@ class WorkerStatus:
     slots_busy: int
     heartbeat_age_s: float
     up_s: float
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,4 +171,5 @@ def _worker(beat: WorkerBeat, now_ms: int) -> WorkerStatus:
         slots_busy=beat.busy,
         heartbeat_age_s=max(0, now_ms - beat.beat_ms) / 1000,
         up_s=max(0, now_ms - beat.started_ms) / 1000,
+        refusal=beat.refusal,
     )

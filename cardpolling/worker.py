@@ -49,6 +49,7 @@ FULL_POP_TIMEOUT_S = 0.05
 
 OUTAGE_PAUSE_S = 1.0
 SIGN_ON_INTERVAL_S = 15.0
+CLAIMS_RECORD_TTL_S = 90
 GIL_SWITCH_S = 0.001
 """The loop waits for the interpreter lock behind batch threads; Python's 5 ms would make calls miss their slots."""
 
@@ -163,6 +164,10 @@ class PollingWorker(SimpleWorker):
                 self._signed_on_s = 0.0
                 self._stopping.wait(OUTAGE_PAUSE_S)
                 continue
+            except Exception:  # the next job comes whatever happened to this one
+                logger.exception("job not taken")
+                self._stopping.wait(OUTAGE_PAUSE_S)
+                continue
             if is_worked:
                 jobs, idle_since_s = jobs + 1, clock.monotonic()
             elif self._is_busy():
@@ -225,12 +230,19 @@ class PollingWorker(SimpleWorker):
     def _fetch(self, job_id: str) -> Job | None:
         """Read a popped job; one that has outlived its lease is gone, one that cannot be read is dropped."""
         try:
-            return Job.fetch(job_id, connection=self.connection, serializer=JSONSerializer)
+            job = Job.fetch(job_id, connection=self.connection, serializer=JSONSerializer)
+            # The call is read only when it is asked for, and may be anything.
+            _ = job.func_name
         except NoSuchJobError:
             return None
-        except (ValueError, TypeError, KeyError) as error:
+        except RedisError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever stands in a job, the worker lives
             logger.error("unreadable job dropped: %s", type(error).__name__)
+            self.connection.delete(Job.key_for(job_id))
             return None
+        else:
+            return job
 
     def _start_claims(self, job: Job) -> None:
         """Hand a job's claims to the engine; the job ends with the last of them."""
@@ -264,6 +276,12 @@ class PollingWorker(SimpleWorker):
                 logger.warning("job not recorded: %s", type(error).__name__)
 
         self._other_job = self._other_jobs.submit(perform)
+
+    def get_heartbeat_ttl(self, job: Job, working_time: float = 0.0) -> int:
+        """How long RQ's record of a job outlives its last heartbeat: little for jobs of claims, which are kept alive."""
+        if job.func_name == publishing.EXECUTE_CLAIMS:
+            return max(CLAIMS_RECORD_TTL_S, conf.lease_ms() // 1000)
+        return super().get_heartbeat_ttl(job, working_time)
 
     def _sign_on(self) -> None:
         """Keep this worker in RQ's list, also after Redis lost it."""

@@ -310,3 +310,67 @@ def test_the_locks_are_given_up_at_a_stop(process, client):
     process.dispatcher.stop()
 
     assert not client.exists(AccountKeys(1).dispatch)
+
+
+def test_a_holder_that_was_frozen_claims_nothing_with_its_old_lock(client, rq):
+    frozen, other = Process(client, rq), Process(client, rq)
+    frozen.tick(account())
+    heartbeat.withdraw(client, frozen.id)
+    client.set(AccountKeys(1).dispatch, other.id, px=5_000)
+    enroll(client, 10)
+
+    frozen.tick(account())
+    frozen.dispatcher.stop()
+
+    assert frozen.counted("claimed") == 0
+    assert client.get(AccountKeys(1).dispatch) == other.id
+
+
+def test_the_holder_ticks_every_time_though_its_lock_outlives_the_tick(process, client):
+    for i in range(10):
+        enroll(client, 1, first=i + 1)
+        assert process.tick(account()) == 1
+
+
+def test_an_account_without_budget_does_not_hold_up_another(process, client):
+    enroll(client, 3_000, carrier_id=1)
+    enroll(client, 10, carrier_id=2)
+
+    process.tick(account(1, per_second=0.0001), account(2))
+
+    assert process.counted("published", 2) == 10
+
+
+def test_requests_do_not_wait_for_the_earliest_due(process, client):
+    state.enroll(client, 1, "1", {CheckType.CARD_STATUS: clock.now_ms() + 30_000})
+    enroll(client, 100, first=2, priority=True)
+
+    assert process.tick(account()) == 100
+
+
+def test_jobs_of_workers_that_are_away_do_not_pile_up(process, client, rq):
+    """Nobody takes the jobs: leases end, cards are claimed again, and what waits in RQ stays bounded."""
+    enroll(client, 3_000)
+    for _ in range(30):
+        process.tick(account(max_in_flight=5_000, per_second=10_000))
+
+    assert len(published(rq)) <= 2 * process.places
+
+
+def test_a_claim_whose_reply_was_lost_is_published_in_the_next_tick(process, client, rq, monkeypatch):
+    enroll(client, 5)
+    claim = state.claim
+
+    def losing_its_reply(*arguments, **options):
+        claim(*arguments, **options)
+        raise redis.ConnectionError("reply lost")
+
+    monkeypatch.setattr(state, "claim", losing_its_reply)
+    process.tick(account())
+    assert published(rq) == []
+    monkeypatch.undo()
+
+    process.tick(account())
+
+    assert len(published(rq)) == 5
+    assert process.counted("recovered") == 5

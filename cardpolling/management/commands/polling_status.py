@@ -87,6 +87,7 @@ def worker_table(current: Status) -> Table:
     table.add_column(_("host"))
     for heading in (_("process"), _("places busy"), _("heartbeat"), _("up")):
         table.add_column(heading, justify="right")
+    table.add_column(_("claims nothing because"))
     for worker in current.workers:
         table.add_row(*_worker_cells(worker))
     return table
@@ -99,4 +100,5 @@ def _worker_cells(worker: WorkerStatus) -> list[str]:
         f"{worker.slots_busy}/{worker.slots}",
         f"{worker.heartbeat_age_s:.1f} s",
         f"{worker.up_s:.0f} s",
+        worker.refusal,
     ]
