@@ -53,7 +53,8 @@ class DispatchLoop:
     def stop(self) -> None:
         """Stop ticking, give the locks up and take the heartbeat back."""
         self._is_stopping.set()
-        self._thread.join(timeout=10)
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
         try:
             self._dispatcher.stop()
             heartbeat.withdraw(self._client, self._process_id)
