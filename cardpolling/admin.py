@@ -8,6 +8,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from cardpolling.models import PollingConfig
+from carriers.admin.lists import NamedListAdmin
 from carriers.choices import CardStatus
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -71,7 +72,7 @@ class PollingConfigForm(forms.ModelForm[PollingConfig]):
 
 
 @admin.register(PollingConfig)
-class PollingConfigAdmin(admin.ModelAdmin[PollingConfig]):
+class PollingConfigAdmin(NamedListAdmin[PollingConfig]):
     """Polling rules in the order in which they are tried."""
 
     form = PollingConfigForm
@@ -91,7 +92,6 @@ class PollingConfigAdmin(admin.ModelAdmin[PollingConfig]):
     list_filter = ("is_active", "carrier")
     list_select_related = ("carrier",)
     search_fields = ("name",)
-    search_help_text = _("Name")
     save_as = True
     fieldsets = (
         (None, {"fields": ("name", "is_active", "rank")}),

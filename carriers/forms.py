@@ -81,7 +81,13 @@ class CarrierForm(forms.ModelForm[Carrier]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "gateway_token" in self.fields:
-            self.fields["gateway_token"].required = self.instance._state.adding
+            self._word_token(is_new=self.instance._state.adding)
+
+    def _word_token(self, *, is_new: bool) -> None:
+        token = self.fields["gateway_token"]
+        token.required = is_new
+        if is_new:
+            token.help_text = _("Stored encrypted and never shown.")
 
     def clean(self) -> dict[str, Any] | None:
         """Ask for the token anew where the stored one cannot be read."""

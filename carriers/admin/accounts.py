@@ -13,6 +13,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from carriers.admin import deletion, facts
+from carriers.admin.lists import NamedListAdmin
 from carriers.choices import Operation
 from carriers.forms import (
     CarrierForm,
@@ -57,7 +58,7 @@ class RateLimitGroupInline(admin.TabularInline[RateLimitGroup, Carrier]):
 
 
 @admin.register(Carrier)
-class CarrierAdmin(admin.ModelAdmin[Carrier]):
+class CarrierAdmin(NamedListAdmin[Carrier]):
     """Accounts."""
 
     form = CarrierForm
@@ -149,7 +150,7 @@ class CarrierAdmin(admin.ModelAdmin[Carrier]):
 
 
 @admin.register(RateLimitGroup)
-class RateLimitGroupAdmin(admin.ModelAdmin[RateLimitGroup]):
+class RateLimitGroupAdmin(NamedListAdmin[RateLimitGroup]):
     """The limits of all accounts."""
 
     form = SingleRateLimitGroupForm

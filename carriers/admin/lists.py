@@ -1,4 +1,4 @@
-"""Lists that may hold a million rows: counted up to a cap, never as a whole."""
+"""The admin's lists: called by what they show; those of a million rows are counted up to a cap, never as a whole."""
 
 from typing import Any, TypeVar
 
@@ -13,7 +13,18 @@ from carriers.pagination import CappedPaginator
 M = TypeVar("M", bound=Model)
 
 
-class LongListAdmin(admin.ModelAdmin[M]):
+class NamedListAdmin(admin.ModelAdmin[M]):
+    """A model whose list is called by what it shows."""
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Set the title."""
+        title = capfirst(str(self.opts.verbose_name_plural))
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+
+class LongListAdmin(NamedListAdmin[M]):
     """A model with many rows. Ordering is left to what an index gives."""
 
     paginator = CappedPaginator
@@ -21,13 +32,6 @@ class LongListAdmin(admin.ModelAdmin[M]):
     show_facets = ShowFacets.NEVER
     list_per_page = 50
     ordering = ("-pk",)
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Call the page what it shows."""
-        title = capfirst(str(self.opts.verbose_name_plural))
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
 
 class ReadOnlyAdmin(LongListAdmin[M]):

@@ -7,12 +7,13 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from carriers import bytesizes
+from carriers.admin.lists import NamedListAdmin
 from carriers.forms import PackageForm
 from carriers.models import Package
 
 
 @admin.register(Package)
-class PackageAdmin(admin.ModelAdmin[Package]):
+class PackageAdmin(NamedListAdmin[Package]):
     """Packages; their allowance is written and shown with a unit."""
 
     form = PackageForm
