@@ -5,10 +5,10 @@ no account that is slow, failing or huge delays another's.
 """
 
 import logging
-import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from redis import Redis, RedisError
 
@@ -94,7 +94,7 @@ class Dispatcher:
         for carrier_id, standing in standings.items():
             try:
                 published += self._dispatch(by_id[carrier_id], standing, beats)
-            except Exception:  # noqa: BLE001  one account never stops another
+            except Exception:
                 logger.exception("account not dispatched", extra={"carrier_id": carrier_id})
                 self._counts.add(carrier_id, "dispatch_errors")
         return published
@@ -139,9 +139,7 @@ class Dispatcher:
             )
         return standings
 
-    def _dispatch(
-        self, account: Account, standing: _Standing, beats: Sequence[WorkerBeat]
-    ) -> int:
+    def _dispatch(self, account: Account, standing: _Standing, beats: Sequence[WorkerBeat]) -> int:
         """One tick of one account."""
         memory = self._memories[account.carrier_id]
         memory.ticks += 1
@@ -195,7 +193,7 @@ class Dispatcher:
         self._counts.add(account.carrier_id, "scouted", len(batch.claims))
         return self._publish(account, memory, batch.claims)
 
-    def _claim(  # noqa: PLR0913  what a tick knows of an account
+    def _claim(
         self,
         account: Account,
         standing: _Standing,
@@ -262,7 +260,8 @@ class Dispatcher:
         if not memory.unanswered:
             return 0
         prefixes = tuple(f"{prefix}:" for prefix in memory.unanswered)
-        tokens = self._client.zrange(AccountKeys(account.carrier_id).inflight, 0, -1)
+        in_flight = AccountKeys(account.carrier_id).inflight
+        tokens = cast("list[str]", self._client.zrange(in_flight, 0, -1))
         claims = [
             Claim(account.carrier_id, token.partition(":")[2], token, from_priority=False)
             for token in tokens

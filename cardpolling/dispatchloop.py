@@ -86,7 +86,7 @@ class DispatchLoop:
             except RedisError as error:
                 logger.warning("no dispatch: redis is away (%s)", type(error).__name__)
                 self._is_stopping.wait(OUTAGE_PAUSE_S)
-            except Exception:  # noqa: BLE001  the next tick comes whatever happened in this one
+            except Exception:
                 logger.exception("tick failed")
                 self._is_stopping.wait(OUTAGE_PAUSE_S)
 

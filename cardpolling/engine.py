@@ -105,7 +105,7 @@ class Engine:
     async def _execute(self, claim: Claim) -> None:
         try:
             await self._executor.execute(claim)
-        except Exception:  # noqa: BLE001  an execution that broke must not take the loop with it
+        except Exception:
             logger.exception("execution broke", extra={"card_id": claim.card_id})
             self._counts.add(claim.carrier_id, "broken")
         finally:

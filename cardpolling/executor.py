@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 
 from django.db import DatabaseError
@@ -17,8 +18,7 @@ from redis import ConnectionError as RedisConnectionError
 from redis import Redis, RedisError
 from redis import TimeoutError as RedisTimeoutError
 
-from cardpolling import clock, conf, configuration, crashes, ending, intake, planning
-from cardpolling import state, steps
+from cardpolling import clock, conf, configuration, crashes, ending, intake, planning, state, steps
 from cardpolling.batching import Batcher
 from cardpolling.checktypes import CheckType
 from cardpolling.completion import Completion
@@ -32,9 +32,18 @@ from cardpolling.ledger import Ledger
 from cardpolling.planning import Plan
 from cardpolling.recording import Recording
 from cardpolling.results import FollowUp, Outcome, StepResult
+from cardpolling.rules import Rules
 from cardpolling.state import Claim, ExecRight, FieldChanges
 from cardpolling.steps.facts import CardFacts, facts_of
-from carriers.gateway import Account, AccountDirectory, AsyncGateway, Call, Category
+from carriers.gateway import (
+    Account,
+    AccountDirectory,
+    AsyncGateway,
+    AsyncGatewayClient,
+    Call,
+    Category,
+)
+from carriers.models import Card
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +64,9 @@ STEP_GRACE_S = 0.5
 class _Observer:
     """Tells the ledger which calls have got their slot, and stops an attempt whose lease is lost."""
 
-    def __init__(self, held: HeldLease, account: Account, owed: dict[str, int], ledger: Ledger) -> None:
+    def __init__(
+        self, held: HeldLease, account: Account, owed: dict[str, int], ledger: Ledger
+    ) -> None:
         self._held = held
         self._account = account
         self._owed = owed
@@ -73,10 +84,21 @@ class _Observer:
         self._held.check()
 
 
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A card whose due steps are to run, with all that is known of it."""
+
+    begun: Begun
+    card: Card
+    rules: Rules
+    held: HeldLease
+    account: Account
+
+
 class CardExecutor:
     """Executes claims of any account; belongs to one loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is a part of its own
         self,
         client: Redis,
         pool: Executor,
@@ -95,9 +117,7 @@ class CardExecutor:
         self._counts = counts
         self._lease_s = conf.lease_ms() / 1000
         self._interrupted: list[Completion] = []
-        self.keeper = LeaseKeeper(
-            client, pool, lease_ms=conf.lease_ms(), also_renew=also_renew
-        )
+        self.keeper = LeaseKeeper(client, pool, lease_ms=conf.lease_ms(), also_renew=also_renew)
         self._suspects = asyncio.Lock()
         self._intake: Batcher[ExecRequest, Begun] = Batcher(
             pool,
@@ -177,14 +197,18 @@ class CardExecutor:
         elif begun.crashes:
             async with self._suspects:
                 await self._mark_running(held)
-                await self._check(begun, held, account)
+                await self._check(_Check(begun, begun.card, begun.rules, held, account))
         else:
-            await self._check(begun, held, account)
+            await self._check(_Check(begun, begun.card, begun.rules, held, account))
 
-    async def _check(self, begun: Begun, held: HeldLease, account: Account) -> None:
+    async def _check(self, check: "_Check") -> None:
         """Run the due steps, record what they found, and finish with the next due times."""
-        assert begun.card is not None
-        results, facts = await self._run_due_steps(begun, held, account)
+        begun, held = check.begun, check.held
+        results, facts = await self._run_due_steps(check)
+        for result in results:
+            # Before the finish: whoever kills this process then loses the claim, but not the request.
+            if result.follow_up is not None:
+                await self._request(held.claim, result.follow_up)
         plan = self._plan(begun.entry, facts, results, held.claim)
         done = Completion(
             held.claim,
@@ -194,29 +218,23 @@ class CardExecutor:
             is_forgiven=begun.crashes > 0,
         )
         found = tuple(result for result in results if result.facts)
-        record = Recording(begun.card, found, clock.now()) if found else None
+        record = Recording(check.card, found, clock.now()) if found else None
         is_in_time = await self._finish(done, held, record)
         self._counts.add(held.claim.carrier_id, "finished" if is_in_time else "late")
-        for result in results:
-            if result.follow_up is not None:
-                await self._request(held.claim, result.follow_up)
 
-    async def _run_due_steps(
-        self, begun: Begun, held: HeldLease, account: Account
-    ) -> tuple[list[StepResult], CardFacts]:
+    async def _run_due_steps(self, check: "_Check") -> tuple[list[StepResult], CardFacts]:
         """Run the due steps in the configured order, each within its step timeout and all within the total timeout.
 
         Gives their results, and the card as it is known then.
         """
-        assert begun.rules is not None and begun.card is not None
-        rules = begun.rules
-        due = set(begun.entry.due_types(clock.now_ms())) & set(rules.intervals_s)
+        rules, held, account = check.rules, check.held, check.account
+        due = set(check.begun.entry.due_types(clock.now_ms())) & set(rules.intervals_s)
         owed = _calls_per_group(account, due)
         self._ledger.owe(account.carrier_id, owed)
         observer = _Observer(held, account, owed, self._ledger)
         loop = asyncio.get_running_loop()
         ends_at_s = loop.time() + rules.total_timeout_s
-        facts = facts_of(begun.card)
+        facts = facts_of(check.card)
         results: list[StepResult] = []
         try:
             for check_type in (step for step in rules.step_order if step in due):
@@ -315,7 +333,7 @@ class CardExecutor:
 
 
 async def _run_step(
-    check_type: CheckType, facts: CardFacts, gateway: object, deadline: float
+    check_type: CheckType, facts: CardFacts, gateway: AsyncGatewayClient, deadline: float
 ) -> StepResult:
     """One step; whatever goes wrong inside is that step's failure, and the next step still runs."""
     try:
@@ -325,7 +343,7 @@ async def _run_step(
         raise
     except TimeoutError:
         return StepResult(check_type, Outcome.FAILED, category=Category.TIMEOUT)
-    except Exception as error:  # noqa: BLE001  a step must never take the card's other steps with it
+    except Exception as error:
         logger.exception("step failed", extra={"check_type": check_type, "card_id": facts.id})
         return StepResult(
             check_type, Outcome.FAILED, category=Category.INTERNAL, message=type(error).__name__

@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.db import DataError, IntegrityError, connection, transaction
+from django.db.models import Field
 from django.utils import timezone
 
 from cardpolling.errors import ResultRefused
@@ -103,8 +104,7 @@ def _write(recordings: Sequence[Recording]) -> None:
     with transaction.atomic():
         rows = Card.objects.filter(pk__in={r.card.pk for r in recordings})
         present = {
-            card.pk: card
-            for card in rows.select_for_update().order_by("pk").only(*FACT_FIELDS)
+            card.pk: card for card in rows.select_for_update().order_by("pk").only(*FACT_FIELDS)
         }
         for recording in recordings:
             card = present.get(recording.card.pk)
@@ -118,9 +118,9 @@ def _write(recordings: Sequence[Recording]) -> None:
 
 def _update(columns: tuple[str, ...], rows: list[list[Any]]) -> None:
     """One prepared statement for many rows: ``bulk_update`` builds a CASE per column and row, which costs ten times as much."""
-    fields = [Card._meta.get_field(name) for name in columns]
+    fields = [cast("Field[Any, Any]", Card._meta.get_field(name)) for name in columns]
     quote = connection.ops.quote_name
-    settings = ", ".join(f"{quote(f.column)} = %s" for f in fields)
+    settings = ", ".join(f"{quote(str(f.column))} = %s" for f in fields)
     statement = f"UPDATE {quote(Card._meta.db_table)} SET {settings} WHERE id = %s"  # noqa: S608  names from the model
     prepared = [
         [*(f.get_db_prep_save(v, connection) for f, v in zip(fields, row, strict=False)), row[-1]]

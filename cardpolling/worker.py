@@ -9,7 +9,6 @@ The signal handler only sets a flag: RQ's own acts between pop and start, and lo
 """
 
 import logging
-import signal
 import sys
 import threading
 import uuid
@@ -84,15 +83,15 @@ class PollingWorker(SimpleWorker):
         """Bounds the socket timeout too, so that a Redis that hangs is noticed within seconds."""
         return int(POP_TIMEOUT_S)
 
-    def work(  # noqa: PLR0913  RQ's signature
+    def work(  # type: ignore[override]  # noqa: PLR0913  RQ's signature
         self,
-        burst: bool = False,  # noqa: FBT001, FBT002
+        burst: bool = False,
         logging_level: str | None = None,
         date_format: str = "%H:%M:%S",
         log_format: str = "%(asctime)s %(message)s",
         max_jobs: int | None = None,
         max_idle_time: int | None = None,
-        with_scheduler: bool = False,  # noqa: FBT001, FBT002
+        with_scheduler: bool = False,
         **_strategy: Any,
     ) -> bool:
         """Work until told to stop, or with ``burst`` until nothing is due and nothing waits.
@@ -100,7 +99,7 @@ class PollingWorker(SimpleWorker):
         ``with_scheduler`` is passed over: polling has its own dispatcher, and RQ's scheduler forks.
         """
         del with_scheduler
-        self._install_signal_handlers()
+        self._install_signal_handlers()  # type: ignore[no-untyped-call]
         self.bootstrap(logging_level, date_format, log_format)
         switch_interval_s = sys.getswitchinterval()
         sys.setswitchinterval(GIL_SWITCH_S)
@@ -144,7 +143,7 @@ class PollingWorker(SimpleWorker):
         self._other_jobs.shutdown(wait=True)
         self._book.close()
         try:
-            self.teardown()
+            self.teardown()  # type: ignore[no-untyped-call]
         except RedisError as error:
             logger.warning("worker not signed off: %s", type(error).__name__)
 
@@ -156,19 +155,10 @@ class PollingWorker(SimpleWorker):
             self._reconcile.start()
         jobs, idle_since_s = 0, clock.monotonic()
         while not self._stopping.is_set() and (max_jobs is None or jobs < max_jobs):
-            try:
-                self._sign_on()
-                is_worked = self._take_one(burst=burst)
-            except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
-                logger.warning("no jobs: redis is away (%s)", type(error).__name__)
-                self._signed_on_s = 0.0
+            is_worked = self._look_for_work(burst=burst)
+            if is_worked is None:
                 self._stopping.wait(OUTAGE_PAUSE_S)
-                continue
-            except Exception:  # the next job comes whatever happened to this one
-                logger.exception("job not taken")
-                self._stopping.wait(OUTAGE_PAUSE_S)
-                continue
-            if is_worked:
+            elif is_worked:
                 jobs, idle_since_s = jobs + 1, clock.monotonic()
             elif self._is_busy():
                 idle_since_s = clock.monotonic()
@@ -177,6 +167,18 @@ class PollingWorker(SimpleWorker):
             elif max_idle_s is not None and clock.monotonic() - idle_since_s >= max_idle_s:
                 break
         return jobs > 0
+
+    def _look_for_work(self, *, burst: bool) -> bool | None:
+        """Take one job; None where something was in the way, whatever it was."""
+        try:
+            self._sign_on()
+            return self._take_one(burst=burst)
+        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
+            logger.warning("no jobs: redis is away (%s)", type(error).__name__)
+            self._signed_on_s = 0.0
+        except Exception:  # the next job comes whatever happened to this one
+            logger.exception("job not taken")
+        return None
 
     def _is_busy(self) -> bool:
         other = self._other_job
@@ -297,7 +299,7 @@ class PollingWorker(SimpleWorker):
             worker_registration.register(self, pipe)
             pipe.execute()
         if self.should_run_maintenance_tasks:
-            self.run_maintenance_tasks()
+            self.run_maintenance_tasks()  # type: ignore[no-untyped-call]
         self._signed_on_s = clock.monotonic()
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:

@@ -153,7 +153,7 @@ def _decode(body: bytes, content_type: str) -> str:
                 return body.decode(charset)
         except (UnicodeError, LookupError, ValueError):
             continue
-    _refuse("the answer is no text in UTF-8, the declared charset or GB18030")
+    return _refuse("the answer is no text in UTF-8, the declared charset or GB18030")
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _optional_time(data: dict[str, Any], name: str) -> datetime | None:
             return moment.astimezone(UTC)
     except (ValueError, TypeError, OverflowError) as error:
         raise GatewayError(Category.BAD_RESPONSE, f"{name} is no time") from error
-    _refuse(f"{name} has no time zone")
+    return _refuse(f"{name} has no time zone")
 
 
 def _refuse_constant(name: str) -> NoReturn:

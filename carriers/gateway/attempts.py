@@ -92,7 +92,8 @@ def _attempt(method: Method, call: Call) -> Generator[HttpRequest, HttpReply, An
 def _exchange(method: Method, call: Call) -> Generator[HttpRequest, HttpReply, Any]:
     account = method.account
     if account is None:
-        assert method.guard is not None
+        if method.guard is None:
+            raise GatewayError(Category.CONFIG, "no account is named", was_sent=False)
         account = method.guard.account_of(call)
     adapter = adapters.adapter_of(account.provider)
     reply = yield adapter.build(account, call, method.reason)

@@ -18,7 +18,9 @@ from carriers.gateway.accounts import Account, Group
 QUERY = ("card_status", "realname")
 
 
-def account(carrier_id=1, *, per_second=1000.0, ratio=0.5, max_in_flight=500, usage_per_second=None):
+def account(
+    carrier_id=1, *, per_second=1000.0, ratio=0.5, max_in_flight=500, usage_per_second=None
+):
     groups = [Group("query", per_second, QUERY)]
     if usage_per_second is not None:
         groups.append(Group("usage", usage_per_second, ("carddata",)))
@@ -83,7 +85,9 @@ def process(client, rq):
     return Process(client, rq)
 
 
-def enroll(client, number, *, carrier_id=1, types=(CheckType.CARD_STATUS,), first=1, priority=False):
+def enroll(
+    client, number, *, carrier_id=1, types=(CheckType.CARD_STATUS,), first=1, priority=False
+):
     now_ms = clock.now_ms()
     cards = [
         (str(i), dict.fromkeys(types, now_ms - 10_000 + i)) for i in range(first, first + number)
@@ -91,7 +95,9 @@ def enroll(client, number, *, carrier_id=1, types=(CheckType.CARD_STATUS,), firs
     state.enroll_many(client, carrier_id, cards)
     if priority:
         for card_id, _ in cards:
-            state.request_check(client, carrier_id, card_id, list(types), now_ms=now_ms, to_priority=True)
+            state.request_check(
+                client, carrier_id, card_id, list(types), now_ms=now_ms, to_priority=True
+            )
 
 
 def published(rq, carrier_id=1):
@@ -357,7 +363,9 @@ def test_jobs_of_workers_that_are_away_do_not_pile_up(process, client, rq):
     assert len(published(rq)) <= 2 * process.places
 
 
-def test_a_claim_whose_reply_was_lost_is_published_in_the_next_tick(process, client, rq, monkeypatch):
+def test_a_claim_whose_reply_was_lost_is_published_in_the_next_tick(
+    process, client, rq, monkeypatch
+):
     enroll(client, 5)
     claim = state.claim
 

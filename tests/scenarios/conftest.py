@@ -81,7 +81,14 @@ class Site:
         """Start a worker process; ended with the test."""
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, str(ROOT / "manage.py"), "rqworker", "polling", "--verbosity", "0"],
+                [
+                    sys.executable,
+                    str(ROOT / "manage.py"),
+                    "rqworker",
+                    "polling",
+                    "--verbosity",
+                    "0",
+                ],
                 cwd=ROOT,
                 env={
                     **os.environ,
@@ -131,7 +138,10 @@ class Site:
         return [
             card
             for card in cards
-            if [self.client.zscore(k, card.pk) for k in (self.keys.queue, self.keys.priority)].count(None) != 1
+            if [
+                self.client.zscore(k, card.pk) for k in (self.keys.queue, self.keys.priority)
+            ].count(None)
+            != 1
         ]
 
     def overlapping(self):
@@ -152,7 +162,11 @@ def site(transactional_db, client, simulator):
     """The account, its gateway, no worker yet."""
     PollingConfig.objects.all().delete()
     PollingConfig.objects.create(
-        name="all", card_status_interval_s=3600, step_timeout_s=5, total_timeout_s=10, backoff_base_s=60
+        name="all",
+        card_status_interval_s=3600,
+        step_timeout_s=5,
+        total_timeout_s=10,
+        backoff_base_s=60,
     )
     configuration.forget()
     made = Site(client, simulator)

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from cardpolling import clock, keys, publishing, state
-
-from .conftest import LEASE_MS, ROOT, database_url
+from tests.scenarios.conftest import LEASE_MS, ROOT, database_url
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,5 +1,6 @@
 """Workers come, go, are killed, stopped and frozen; no card is lost, none is asked about twice at a time."""
 
+import contextlib
 import signal
 import time
 
@@ -108,10 +109,8 @@ def test_scripts_and_connections_that_vanish_are_outlived(site):
 
     for _ in range(5):
         site.client.script_flush()
-        try:
+        with contextlib.suppress(redis.ConnectionError):
             site.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        except redis.ConnectionError:
-            pass
         time.sleep(0.2)
 
     site.wait_until(lambda: site.checked() == 300)
@@ -132,7 +131,12 @@ def test_a_redis_that_was_emptied_is_rebuilt(site):
     assert max(dues) - min(dues) > 3600_000 / 2
     card = cards[0]
     state.request_check(
-        site.client, site.carrier.pk, str(card.pk), [CheckType.CARD_STATUS], now_ms=clock.now_ms(), to_priority=True
+        site.client,
+        site.carrier.pk,
+        str(card.pk),
+        [CheckType.CARD_STATUS],
+        now_ms=clock.now_ms(),
+        to_priority=True,
     )
     site.wait_until(lambda: site.calls_of(card) == 2)
 
@@ -163,7 +167,12 @@ def test_a_request_overtakes_the_backlog(site):
     last = cards[-1]
 
     state.request_check(
-        site.client, site.carrier.pk, str(last.pk), [CheckType.CARD_STATUS], now_ms=clock.now_ms(), to_priority=True
+        site.client,
+        site.carrier.pk,
+        str(last.pk),
+        [CheckType.CARD_STATUS],
+        now_ms=clock.now_ms(),
+        to_priority=True,
     )
 
     site.wait_until(lambda: site.calls_of(last), within_s=8)
@@ -193,7 +202,12 @@ def test_a_changed_token_is_used_within_two_seconds(site):
     row.save()
     time.sleep(2)
     state.request_check(
-        site.client, site.carrier.pk, str(card.pk), [CheckType.CARD_STATUS], now_ms=clock.now_ms(), to_priority=True
+        site.client,
+        site.carrier.pk,
+        str(card.pk),
+        [CheckType.CARD_STATUS],
+        now_ms=clock.now_ms(),
+        to_priority=True,
     )
 
     site.wait_until(lambda: Card.objects.get(pk=card.pk).status_checked_at)

@@ -95,7 +95,9 @@ class World:
         for card in cards:
             self.client.delete(self.keys.due(card.pk))
             self.client.zrem(self.keys.queue, card.pk)
-            state.enroll(self.client, self.carrier.pk, str(card.pk), dict.fromkeys(types, now_ms - 1000))
+            state.enroll(
+                self.client, self.carrier.pk, str(card.pk), dict.fromkeys(types, now_ms - 1000)
+            )
 
     def claim(self, limit=100):
         """Claim what is due, as the dispatcher does."""

@@ -9,8 +9,7 @@ from django.db import connection as sql
 from cardpolling import clock, state, steps
 from cardpolling.checktypes import CheckType
 from carriers.models import Card, CardEvent, Carrier, DailyUsage, Package
-
-from .conftest import LEASE_MS, wait_until
+from tests.cardpolling.execution.conftest import LEASE_MS, wait_until
 
 MINUTE_MS = 60_000
 ALL_TYPES = tuple(CheckType)
@@ -102,7 +101,10 @@ def test_a_failed_check_backs_off_and_says_why(world, fault, category):
 def test_success_resets_the_failures(world):
     (card,) = world.make_cards(1)
     world.enroll(card)
-    world.client.hset(world.keys.due(card.pk), mapping={"fail:card_status": 3, "ffail:card_status": 5, "err:card_status": "http|500|"})
+    world.client.hset(
+        world.keys.due(card.pk),
+        mapping={"fail:card_status": 3, "ffail:card_status": 5, "err:card_status": "http|500|"},
+    )
 
     world.execute()
 
@@ -282,7 +284,12 @@ def test_a_check_requested_while_the_card_runs_runs_again_after_the_finish(world
     wait_until(lambda: world.simulator.calls)
     requested_ms = clock.now_ms()
     state.request_check(
-        world.client, world.carrier.pk, str(card.pk), [CheckType.CARD_STATUS], now_ms=requested_ms, to_priority=True
+        world.client,
+        world.carrier.pk,
+        str(card.pk),
+        [CheckType.CARD_STATUS],
+        now_ms=requested_ms,
+        to_priority=True,
     )
 
     running.result(10)

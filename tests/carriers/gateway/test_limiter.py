@@ -178,7 +178,9 @@ def test_calls_left_are_what_a_waiter_could_get(client):
         for _ in range(taken):
             wait(client, limit(50))
         left = limiter.calls_left(client, account, 1_000)["query"]
-        granted = [limiter.reserve(client, limit(50), clock.now_us() + SECOND_US) for _ in range(120)]
+        granted = [
+            limiter.reserve(client, limit(50), clock.now_us() + SECOND_US) for _ in range(120)
+        ]
         assert abs(sum(g is not None for g in granted) - left) <= 1
         client.flushall()
 
@@ -216,7 +218,9 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(per_second=st.sampled_from([0.5, 1.0, 3.0, 7.5, 20.0]), moves=steps, seed=st.integers(0, 9))
 def test_whatever_callers_do_no_second_holds_more_than_n(client, per_second, moves, seed):
     """Those who pass the limit are not counted, but the others must leave room for them."""
