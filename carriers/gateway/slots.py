@@ -176,15 +176,18 @@ class SlotReserver:
             line.waiters.clear()
             line.immediate.clear()
             self._serve(line)
-        while self._asking is not None:
-            await asyncio.wait([self._asking])
-            await asyncio.sleep(0)
+        await self._hear_out()
         self._ask_now()
-        if self._asking is not None:
-            await asyncio.wait([self._asking])
+        await self._hear_out()
         for handle in (self._gathering, self._watch, *(ln.timer for ln in self._lines.values())):
             if handle is not None:
                 handle.cancel()
+
+    async def _hear_out(self) -> None:
+        """Wait until the limiter is being asked nothing."""
+        while self._asking is not None:
+            await asyncio.wait([self._asking])
+            await asyncio.sleep(0)
 
     def _line(self, limit: Limit) -> _Line:
         line = self._lines.get(limit)
