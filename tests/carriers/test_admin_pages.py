@@ -6,7 +6,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import translation
 
-from cardpolling import connection
+from cardpolling import connection, status
 from cardpolling.templatetags.polling import age_in_words, by_use
 
 INDEX = reverse("admin:index")
@@ -92,6 +92,24 @@ def test_switching_the_language_leads_to_no_other_host(admin_client):
 @pytest.mark.parametrize("page", ["index", "carriers_card_changelist", "carriers_carrier_add"])
 def test_nobody_gets_in_without_signing_in(page):
     assert Client().get(reverse(f"admin:{page}")).url.startswith(reverse("admin:login"))
+
+
+@pytest.mark.parametrize(
+    ("language", "words"), [("en", "This page failed"), ("zh-hans", "此页面出错")]
+)
+def test_a_page_that_fails_says_what_may_be_away(admin_user, language, words, monkeypatch):
+    def fail(*_args):
+        raise RuntimeError("redis://:hidden-word@127.0.0.1:1")
+
+    monkeypatch.setattr(status, "collect", fail)
+    web = Client(raise_request_exception=False)
+    web.force_login(admin_user)
+
+    page = web.get(INDEX, headers={"accept-language": language})
+
+    assert page.status_code == 500
+    assert words in page.content.decode()
+    assert "hidden-word" not in page.content.decode()
 
 
 @pytest.mark.parametrize(("age_s", "words"), [(59.9, "59 s"), (60, "1 min"), (7300, "2 h")])
