@@ -35,9 +35,10 @@ def luhn_holds(iccid: str) -> bool:
 def twins(iccid: str) -> list[str]:
     """Give the other spellings of the same card: without or with its Luhn digit or the filler F."""
     if iccid.endswith(FILLER):
-        found = [iccid[:-1]]
+        body = iccid[:-1]
+        found = [body, body + check_digit(body)]
     else:
         found = [iccid + check_digit(iccid), iccid + FILLER]
         if luhn_holds(iccid):
-            found.append(iccid[:-1])
+            found += [iccid[:-1], iccid[:-1] + FILLER]
     return [twin for twin in found if is_valid(twin)]

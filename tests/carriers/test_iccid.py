@@ -38,5 +38,11 @@ def test_separators_and_full_width_characters_are_mapped(text, expected):
     assert iccid.normalised(text) == expected
 
 
-def test_twins_of_a_number_with_a_filler_are_those_without():
-    assert iccid.twins("8986001234567890123F") == ["8986001234567890123"]
+def test_twins_of_a_number_with_a_filler_are_those_without_and_with_the_check_digit():
+    assert iccid.twins("8986001234567890123F") == ["8986001234567890123", "89860012345678901238"]
+
+
+def test_each_spelling_is_a_twin_of_each_other():
+    spellings = {"8986001234567890123F", "8986001234567890123", "89860012345678901238"}
+
+    assert all(spellings - {one} <= set(iccid.twins(one)) for one in spellings)
