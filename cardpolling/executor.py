@@ -5,6 +5,7 @@ handed to a batcher, which works for many cards at once on a thread.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import random
@@ -116,6 +117,8 @@ class CardExecutor:
         self._ledger = ledger
         self._counts = counts
         self._lease_s = conf.lease_ms() / 1000
+        # An executor id is unique per execution: one random half per executor, one that counts.
+        self._process_half, self._executions = os.urandom(8).hex(), itertools.count()
         self._interrupted: list[Completion] = []
         self.keeper = LeaseKeeper(client, pool, lease_ms=conf.lease_ms(), also_renew=also_renew)
         self._suspects = asyncio.Lock()
@@ -137,7 +140,7 @@ class CardExecutor:
 
     async def execute(self, claim: Claim) -> None:
         """Execute a claim to its end; a claim that is not (or no longer) ours is left alone."""
-        executor_id = os.urandom(16).hex()
+        executor_id = f"{self._process_half}{next(self._executions):016x}"
         begun = await self._take(claim, executor_id)
         if begun is None:
             return

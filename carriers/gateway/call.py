@@ -4,6 +4,7 @@ Three context managers set what the calls within them carry; they nest, and what
 context variables: a task or thread started elsewhere, a queued job above all, inherits nothing.
 """
 
+import itertools
 import math
 import os
 from collections.abc import Iterator
@@ -23,8 +24,19 @@ class ExemptSource(StrEnum):
 
 
 def make_request_id() -> str:
-    """Make an id that no other HTTP attempt has."""
-    return os.urandom(16).hex()
+    """Make an id that no other HTTP attempt has: one random half per process, one that counts."""
+    return f"{_process_half}{next(_attempts):016x}"
+
+
+def _begin_counting() -> None:
+    global _process_half  # noqa: PLW0603  one per process, and another one in a forked child
+    _process_half = os.urandom(8).hex()
+
+
+_process_half = ""
+_attempts = itertools.count()
+_begin_counting()
+os.register_at_fork(after_in_child=_begin_counting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ CANCELLED = "cancelled"
 WAIT = "wait"
 REFUSED = "refused"
 
-_Key = tuple[int, int, str]
+_Key = tuple[int, int, str, str]
+"""Carrier id, epoch minute, operation, outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Statistics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[_Key] = Counter()
+        self._counts: dict[_Key, tuple[int, int]] = {}
         self._timer: threading.Timer | None = None
 
     def count_call(self, call: Call, error: BaseException | None, duration_s: float) -> None:
@@ -66,13 +67,15 @@ class Statistics:
     def flush(self, client: Redis) -> None:
         """Write what was counted in one pipeline; raises ``RedisError``, and keeps the counts for the next time."""
         with self._lock:
-            counts, self._counts = self._counts, Counter()
+            counts, self._counts = self._counts, {}
         if not counts:
             return
         pipe = client.pipeline(transaction=False)
-        keys = {(c, minute): AccountKeys(c).statistics(minute) for c, minute, _ in counts}
-        for (carrier_id, minute, field), number in counts.items():
-            pipe.hincrby(keys[carrier_id, minute], field, number)
+        keys = {(c, minute): AccountKeys(c).statistics(minute) for c, minute, _, _ in counts}
+        for (carrier_id, minute, operation, outcome), (number, us) in counts.items():
+            pipe.hincrby(keys[carrier_id, minute], f"{operation}|{outcome}|n", number)
+            if us:
+                pipe.hincrby(keys[carrier_id, minute], f"{operation}|{outcome}|us", us)
         for key in keys.values():
             pipe.expire(key, KEPT_S)
         try:
@@ -108,18 +111,18 @@ class Statistics:
             minute = clock.now_ms() // MINUTE_MS
         except RedisError:
             return
-        prefix = f"{call.operation}|{outcome}|"
+        key = (call.carrier_id, minute, call.operation, outcome)
         with self._lock:
-            self._counts[call.carrier_id, minute, prefix + "n"] += 1
-            if seconds:
-                self._counts[call.carrier_id, minute, prefix + "us"] += round(seconds * 1_000_000)
+            number, us = self._counts.get(key, (0, 0))
+            self._counts[key] = (number + 1, us + round(seconds * 1_000_000))
 
-    def _keep(self, counts: Counter[_Key]) -> None:
+    def _keep(self, counts: dict[_Key, tuple[int, int]]) -> None:
         """Put counts back that could not be written; beyond the bound the newest stay."""
         with self._lock:
             room = MAX_KEPT_COUNTS - len(self._counts)
             for key in sorted(counts, key=lambda k: -k[1])[: max(0, room)]:
-                self._counts[key] += counts[key]
+                number, us = self._counts.get(key, (0, 0))
+                self._counts[key] = (number + counts[key][0], us + counts[key][1])
 
 
 _exit_flushes: dict[int, tuple[Statistics, Redis]] = {}

@@ -27,9 +27,10 @@ class _Handler(ResponseHandler):
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember the socket."""
+        """Watch the socket."""
         super().connection_made(transport)
-        self._sock = transport.get_extra_info("socket")
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket"), select.POLLIN)
 
     def is_connected(self) -> bool:
         """Whether a request may be sent; only asked of a connection that rests."""
@@ -37,9 +38,7 @@ class _Handler(ResponseHandler):
 
     def _has_news(self) -> bool:
         """Whether bytes, or the end, have arrived that the loop has not read yet."""
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(self._poll.poll(0))
 
 
 class _Connector(aiohttp.TCPConnector):
