@@ -35,7 +35,7 @@ from cardpolling.recording import Recording
 from cardpolling.results import FollowUp, Outcome, StepResult
 from cardpolling.rules import Rules
 from cardpolling.state import Claim, ExecRight, FieldChanges
-from cardpolling.steps.facts import CardFacts, facts_of
+from cardpolling.steps.facts import CardFacts
 from carriers.gateway import (
     Account,
     AccountDirectory,
@@ -44,7 +44,6 @@ from carriers.gateway import (
     Call,
     Category,
 )
-from carriers.models import Card
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +89,7 @@ class _Check:
     """A card whose due steps are to run, with all that is known of it."""
 
     begun: Begun
-    card: Card
+    card: CardFacts
     rules: Rules
     held: HeldLease
     account: Account
@@ -221,7 +220,8 @@ class CardExecutor:
             is_forgiven=begun.crashes > 0,
         )
         found = tuple(result for result in results if result.facts)
-        record = Recording(check.card, found, clock.now()) if found else None
+        card = check.card
+        record = Recording(card.id, card.carrier_id, found, clock.now()) if found else None
         is_in_time = await self._finish(done, held, record)
         self._counts.add(held.claim.carrier_id, "finished" if is_in_time else "late")
 
@@ -237,7 +237,7 @@ class CardExecutor:
         observer = _Observer(held, account, owed, self._ledger)
         loop = asyncio.get_running_loop()
         ends_at_s = loop.time() + rules.total_timeout_s
-        facts = facts_of(check.card)
+        facts = check.card
         results: list[StepResult] = []
         try:
             for check_type in (step for step in rules.step_order if step in due):

@@ -11,8 +11,9 @@ from cardpolling.configuration import Rules
 from cardpolling.due import DueEntry
 from cardpolling.keys import AccountKeys
 from cardpolling.state import Claim, ExecRight
+from cardpolling.steps import facts
+from cardpolling.steps.facts import CardFacts
 from cardpolling.units import unit_of_work
-from carriers.models import Card
 
 NOTHING_DUE = DueEntry.decode({})
 
@@ -36,7 +37,7 @@ class Begun:
     right: ExecRight
     taken_at_s: float
     entry: DueEntry = NOTHING_DUE
-    card: Card | None = None
+    card: CardFacts | None = None
     rules: Rules | None = None
     crashes: int = 0
 
@@ -70,7 +71,7 @@ def _read(client: Redis, claims: Sequence[Claim], taken_at_s: float) -> dict[str
     begun = {}
     for claim in claims:
         card = cards.get(claim.card_id)
-        if card is not None and (card.carrier_id != claim.carrier_id or not card.is_polled):
+        if card is not None and card.carrier_id != claim.carrier_id:
             card = None
         rules = None
         if card is not None:
@@ -103,11 +104,10 @@ def _read_state(
     return entries, counts
 
 
-def _read_cards(claims: Sequence[Claim]) -> dict[str, Card]:
+def _read_cards(claims: Sequence[Claim]) -> dict[str, CardFacts]:
     ids = {int(claim.card_id) for claim in claims if claim.card_id.isdecimal()}
     with unit_of_work():
-        cards = Card.objects.filter(pk__in=ids).select_related("package")
-        return {str(card.pk): card for card in cards}
+        return {str(card_id): card for card_id, card in facts.read_polled(ids).items()}
 
 
 def _mark_running(

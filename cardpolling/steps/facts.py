@@ -1,6 +1,6 @@
 """What a step knows of its card: the facts in SQL when the execution began, and what the steps before it have found since."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from typing import Any
@@ -48,19 +48,30 @@ _USAGE_NAMES = frozenset({"used_bytes", "cycle_start", "usage_checked_at"})
 _NAMES = frozenset(f.name for f in fields(CardFacts))
 
 
-def facts_of(card: Card) -> CardFacts:
-    """Take the facts of a card; read it with its package (``select_related``)."""
-    package = card.package
-    return CardFacts(
-        id=card.pk,
-        carrier_id=card.carrier_id,
-        iccid=card.iccid,
-        status=card.status,
-        realname_verified=card.realname_verified,
-        used_bytes=card.used_bytes,
-        cycle_start=card.cycle_start,
-        usage_checked_at=card.usage_checked_at,
-        package_state=card.package_state,
-        allowance_bytes=package.allowance_bytes if package else None,
-        package_action=package.action if package else PackageAction.NONE,
-    )
+_COLUMNS = (
+    "pk",
+    "carrier_id",
+    "iccid",
+    "status",
+    "realname_verified",
+    "used_bytes",
+    "cycle_start",
+    "usage_checked_at",
+    "package_state",
+    "package__allowance_bytes",
+    "package__action",
+)
+
+
+def read_polled(card_ids: Collection[int]) -> dict[int, CardFacts]:
+    """Read those of the cards for which polling is switched on, by id; raises ``DatabaseError``.
+
+    Tuples and not models: making a model costs three times the query's share of a card.
+    """
+    rows = Card.objects.filter(pk__in=card_ids, is_polled=True).values_list(*_COLUMNS)
+    return {row[0]: _facts(*row) for row in rows}
+
+
+def _facts(*values: Any) -> CardFacts:
+    *known, action = values
+    return CardFacts(*known, package_action=action or PackageAction.NONE)
