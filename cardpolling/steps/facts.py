@@ -1,6 +1,6 @@
 """What a step knows of its card: the facts in SQL when the execution began, and what the steps before it have found since."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from typing import Any
@@ -69,9 +69,10 @@ def read_polled(card_ids: Collection[int]) -> dict[int, CardFacts]:
     Tuples and not models: making a model costs three times the query's share of a card.
     """
     rows = Card.objects.filter(pk__in=card_ids, is_polled=True).values_list(*_COLUMNS)
-    return {row[0]: _facts(*row) for row in rows}
+    return {row[0]: _facts(row) for row in rows}
 
 
-def _facts(*values: Any) -> CardFacts:
-    *known, action = values
-    return CardFacts(*known, package_action=action or PackageAction.NONE)
+def _facts(row: Sequence[Any]) -> CardFacts:
+    """Make facts of a row of ``_COLUMNS``, which stand in the order of the fields."""
+    known = dict(zip((f.name for f in fields(CardFacts)), row, strict=True))
+    return CardFacts(**{**known, "package_action": known["package_action"] or PackageAction.NONE})
