@@ -71,7 +71,7 @@ class GatewayClient(_Operations[StatusAnswer, UsageAnswer, RealnameAnswer, Accep
     ``timeout_s`` bounds a method as a whole: the wait for slots, all attempts, each whole exchange.
     """
 
-    def __init__(  # noqa: PLR0913  each is a part of its own, all by name
+    def __init__(
         self,
         account: Account | None,
         *,

@@ -90,7 +90,7 @@ class Guard:
             self._statistics.count_call(call, error, duration_s)
             if _is_throttled(error) and call.carrier_id is not None:
                 self._throttle(call.carrier_id, error.retry_after_ms)
-        except Exception:  # noqa: BLE001  what is counted must never change what the call brought
+        except Exception:  # what is counted must never change what the call brought
             logger.exception("attempt not recorded")
 
 
