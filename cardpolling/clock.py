@@ -35,6 +35,7 @@ def now_us() -> int:
     monotonic_us = time.monotonic_ns() // 1000
     if _offset_us is None:
         resync()
+        monotonic_us = time.monotonic_ns() // 1000
     elif monotonic_us >= _due_us:
         _resync_apart()
     return monotonic_us + (_offset_us or 0)
