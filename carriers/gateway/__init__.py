@@ -3,6 +3,8 @@
     from carriers.gateway import GatewayError, directory, gateway
 
     answer = gateway.client(timeout_s=10).card_status("89860000000000000015")
+
+What is not named here is this package's own.
 """
 
 from carriers.gateway import limiter

@@ -5,6 +5,7 @@ So a changed token, URL or limit is in use everywhere within two seconds, and no
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ class AccountDirectory:
         self._lock = threading.Lock()
         self._accounts: Mapping[int, Account] | None = None
         self._read_at_s = 0.0
+        self._reading: threading.Thread | None = None
 
     def enabled(self) -> list[Account]:
         """The enabled accounts, by id."""
@@ -108,6 +110,11 @@ class AccountDirectory:
         with self._lock:
             self._accounts = None
 
+    def begin_anew(self) -> None:
+        """In the child of a fork: the lock may have been held by a thread that it has not."""
+        self._lock = threading.Lock()
+        self._reading = None
+
     def _snapshot(self) -> Mapping[int, Account]:
         if not self._is_fresh():
             self._renew()
@@ -118,18 +125,21 @@ class AccountDirectory:
         return self._accounts is not None and age_s < FRESH_FOR_S
 
     def _renew(self) -> None:
-        """Refresh here; on an event loop, where SQL may not be waited for, on a thread."""
+        """Refresh here, unless somebody is at it; on an event loop, where SQL may not be waited for, on a thread."""
+        if self._accounts is not None and self._lock.locked():
+            return
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             self.refresh()
             return
-        if self._lock.locked() and self._accounts is not None:
-            return
-        thread = threading.Thread(target=self._refresh_apart, name="accounts", daemon=True)
-        thread.start()
+        if self._reading is None or not self._reading.is_alive():
+            self._reading = threading.Thread(
+                target=self._refresh_apart, name="accounts", daemon=True
+            )
+            self._reading.start()
         if self._accounts is None:
-            thread.join(FIRST_READING_TIMEOUT_S)
+            self._reading.join(FIRST_READING_TIMEOUT_S)
 
     def _refresh_apart(self) -> None:
         close_old_connections()
@@ -175,3 +185,5 @@ def _read() -> dict[int, Account]:
 
 directory = AccountDirectory()
 """The directory that all of a process shares."""
+
+os.register_at_fork(after_in_child=directory.begin_anew)

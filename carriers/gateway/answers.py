@@ -5,6 +5,7 @@ A wrong reading costs more than none: a bad answer must never overwrite a good f
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NoReturn
@@ -30,6 +31,15 @@ _KNOWN_STATUSES = frozenset(CardStatus.values) - {CardStatus.UNKNOWN.value}
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.ASCII)
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,8 @@ def read_data(reply: HttpReply, *, iccid: str, secret: str) -> dict[str, Any]:
     return data
 
 
-def read_status(data: dict[str, Any]) -> StatusAnswer:
-    """Facts of ``card_status``."""
+def read_status(data: dict[str, Any], *, secret: str = "") -> StatusAnswer:
+    """Facts of ``card_status``; ``secret`` is kept out of the raw word."""
     word, online = data.get("status"), data.get("online")
     if not isinstance(word, str):
         _refuse("status is no text")
@@ -89,7 +99,7 @@ def read_status(data: dict[str, Any]) -> StatusAnswer:
         _refuse("online is neither true nor false")
     return StatusAnswer(
         status=word if word in _KNOWN_STATUSES else CardStatus.UNKNOWN.value,
-        raw_status=clean_text(word, MAX_RAW_STATUS_CHARACTERS),
+        raw_status=clean_text(word, MAX_RAW_STATUS_CHARACTERS, secret=secret),
         is_online=online,
         changed_at=_optional_time(data, "changed_at"),
     )
@@ -97,16 +107,9 @@ def read_status(data: dict[str, Any]) -> StatusAnswer:
 
 def read_usage(data: dict[str, Any]) -> UsageAnswer:
     """Facts of ``carddata``."""
-    start = data.get("cycle_start")
-    if not isinstance(start, str) or not _DATE.fullmatch(start):
-        _refuse("cycle_start is no date")
-    try:
-        cycle_start = date.fromisoformat(start)
-    except ValueError:
-        _refuse("cycle_start is no date")
     return UsageAnswer(
         used_bytes=_byte_count(data.get("used_bytes")),
-        cycle_start=cycle_start,
+        cycle_start=_date(data.get("cycle_start")),
         as_of=_optional_time(data, "as_of"),
     )
 
@@ -157,10 +160,9 @@ def _decode(body: bytes, content_type: str) -> str:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    try:
-        envelope = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise GatewayError(Category.BAD_RESPONSE, "the answer is no JSON") from error
+    envelope = None
+    with suppress(ValueError, RecursionError):
+        envelope = _DECODER.decode(text)
     if not isinstance(envelope, dict):
         _refuse("the answer is no JSON object")
     return envelope
@@ -204,21 +206,23 @@ def _byte_count(value: Any) -> int:
     return value
 
 
+def _date(text: Any) -> date:
+    if isinstance(text, str) and _DATE.fullmatch(text):
+        with suppress(ValueError):
+            return date.fromisoformat(text)
+    return _refuse("cycle_start is no date")
+
+
 def _optional_time(data: dict[str, Any], name: str) -> datetime | None:
     text = data.get(name)
     if text is None:
         return None
-    try:
+    # What these quote is the gateway's text: it is not to be a refusal's context.
+    with suppress(ValueError, TypeError, OverflowError):
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is not None:
             return moment.astimezone(UTC)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise GatewayError(Category.BAD_RESPONSE, f"{name} is no time") from error
-    return _refuse(f"{name} has no time zone")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    return _refuse(f"{name} is no time with a time zone")
 
 
 def _refuse(reason: str) -> NoReturn:

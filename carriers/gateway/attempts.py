@@ -91,10 +91,11 @@ def _attempt(method: Method, call: Call) -> Generator[HttpRequest, HttpReply, An
 
 def _exchange(method: Method, call: Call) -> Generator[HttpRequest, HttpReply, Any]:
     account = method.account
-    if account is None:
-        if method.guard is None:
-            raise GatewayError(Category.CONFIG, "no account is named", was_sent=False)
+    if method.guard is not None and (account is None or account.carrier_id != call.carrier_id):
+        # The account that is charged is the one that is called.
         account = method.guard.account_of(call)
+    if account is None:
+        raise GatewayError(Category.CONFIG, "no account is named", was_sent=False)
     adapter = adapters.adapter_of(account.provider)
     reply = yield adapter.build(account, call, method.reason)
     return adapter.read(account, call, reply)

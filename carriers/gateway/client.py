@@ -6,6 +6,7 @@ methods raise ``GatewayError`` and nothing else.
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import Awaitable
 from concurrent.futures import Executor
@@ -96,16 +97,20 @@ class GatewayClient(_Operations[StatusAnswer, UsageAnswer, RealnameAnswer, Accep
         steps = attempts.run(method)
         reply: HttpReply | None = None
         error: BaseException | None = None
-        while True:
-            try:
-                step = steps.send(reply) if error is None else steps.throw(error)
-            except StopIteration as end:
-                return end.value
-            reply, error = None, None
-            try:
-                reply = self._do(step, deadline_s)
-            except BaseException as raised:  # noqa: BLE001  the attempts decide what it means
-                error = raised
+        try:
+            while True:
+                try:
+                    step = steps.send(reply) if error is None else steps.throw(error)
+                except StopIteration as end:
+                    return end.value
+                reply, error = None, None
+                try:
+                    reply = self._do(step, deadline_s)
+                except BaseException as raised:  # noqa: BLE001  the attempts decide what it means
+                    error = raised
+        finally:
+            # Else the error would keep this frame and its own, with all that they hold, until the collector comes.
+            error = None
 
     def _do(self, step: Step, deadline_s: float) -> HttpReply | None:
         if not isinstance(step, SlotWanted):
@@ -199,19 +204,26 @@ class AsyncGatewayClient(
         steps = attempts.run(method)
         reply: HttpReply | None = None
         error: BaseException | None = None
-        while True:
-            try:
-                step = steps.send(reply) if error is None else steps.throw(error)
-            except StopIteration as end:
-                return end.value
-            reply, error = None, None
-            try:
-                if isinstance(step, SlotWanted):
-                    await self._take_slot(step)
-                else:
-                    reply = await self._transport.carry(step, deadline_s=self._deadline)
-            except BaseException as raised:  # noqa: BLE001  the attempts decide what it means
-                error = raised
+        try:
+            while True:
+                try:
+                    step = steps.send(reply) if error is None else steps.throw(error)
+                except StopIteration as end:
+                    return end.value
+                reply, error = None, None
+                try:
+                    reply = await self._do(step)
+                except BaseException as raised:  # noqa: BLE001  the attempts decide what it means
+                    error = raised
+        finally:
+            # Else the error would keep this frame and its own, with all that they hold, until the collector comes.
+            error = None
+
+    async def _do(self, step: Step) -> HttpReply | None:
+        if not isinstance(step, SlotWanted):
+            return await self._transport.carry(step, deadline_s=self._deadline)
+        await self._take_slot(step)
+        return None
 
     async def _take_slot(self, wanted: SlotWanted) -> None:
         """Take a slot, wait for its time, and leave it to others where the observer stops the call."""
@@ -313,8 +325,9 @@ class SyncGateway:
         )
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close the kept connections, write what was counted."""
         self._transport.close()
+        self.statistics.flush_now(connection.polling_redis())
 
 
 class _FlushingStatistics(Statistics):
@@ -331,3 +344,5 @@ def _throttle(carrier_id: int, retry_after_ms: int | None) -> None:
 
 gateway = SyncGateway()
 """The blocking gateway that all of a process shares."""
+
+os.register_at_fork(after_in_child=gateway.statistics.begin_anew)

@@ -52,15 +52,23 @@ class Guard:
 
     def account_of(self, call: Call) -> Account:
         """The account that a call is charged to; raises ``GatewayError`` (``config``): no call is ever unlimited by mistake."""
-        carrier_id = call.carrier_id
-        if carrier_id is None:
-            carrier_id = self._directory.resolve(call.iccid)
-        account = None if carrier_id is None else self._directory.get(carrier_id)
+        try:
+            account = self._look_up(call)
+        except Exception as error:
+            logger.exception("account not looked up")
+            text = f"unexpected {type(error).__name__}"
+            raise GatewayError(Category.INTERNAL, text, was_sent=False) from None
         if account is None:
             raise GatewayError(
                 Category.CONFIG, "no account is known for this card", was_sent=False
             )
         return account
+
+    def _look_up(self, call: Call) -> Account | None:
+        carrier_id = call.carrier_id
+        if carrier_id is None:
+            carrier_id = self._directory.resolve(call.iccid)
+        return None if carrier_id is None else self._directory.get(carrier_id)
 
     def before_attempt(
         self, call: Call, account: Account | None = None

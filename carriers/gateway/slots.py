@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 GATHER_S = 0.005
 WATCH_S = 0.5
+NOW_TRIES = 3
 GRID_S = 0.002
 """Slots are used at the next multiple of it: waking up costs more than a call, and this way all lines share a few wake-ups."""
 
@@ -47,10 +48,14 @@ class _Waiter:
     on_slot: Callable[[], None] | None = None
 
     def tell_slot(self) -> None:
-        """A slot is in the record for it: said once."""
+        """A slot is in the record for it: said once, before its turn. What that raises is what it gets."""
         on_slot, self.on_slot = self.on_slot, None
-        if on_slot is not None and not self.turn.done():
+        if on_slot is None or self.turn.done():
+            return
+        try:
             on_slot()
+        except Exception as error:  # noqa: BLE001  the others in line have nothing to do with it
+            self.turn.set_exception(error)
 
     def refuse(self) -> None:
         """Tell it that it gets no slot."""
@@ -80,6 +85,11 @@ class _Line:
     def has_business(self) -> bool:
         """Whether the limiter is to be told or asked something."""
         return bool(self.exempt or self.immediate or self.unused or self.shortage)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody would miss it."""
+        return not (self.has_business or self.waiters or self.slots or self.asked)
 
 
 @dataclass(slots=True)
@@ -113,6 +123,9 @@ class SlotReserver:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._lines: dict[Limit, _Line] = {}
+        self._busy: dict[_Line, None] = {}
+        self._questions: list[_Question] = []
+        self._is_closed = False
         self._throttled: dict[int, int | None] = {}
         self._gathering: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -125,30 +138,35 @@ class SlotReserver:
 
         Raises ``GatewayError`` (``rate_limited``) as soon as it is known that no slot will come in time.
         """
+        self._require_open()
         line = self._line(limit)
         waiter = _Waiter(self._loop.create_future(), latest_s, on_slot)
         line.waiters.append(waiter)
         while True:
             self._gather(line)
-            try:
-                slot = await waiter.turn
-            except asyncio.CancelledError:
-                self._leave(line, waiter)
-                raise
+            slot = await self._turn(line, waiter)
             if self._loop.time() - slot[0] <= LATE_TOLERANCE_S:
                 return slot
             # The loop was busy between the slot's time and now: first in line for the next one.
             line.unused.append(slot[1])
+            self._require_open()
             waiter = _Waiter(self._loop.create_future(), latest_s)
             line.waiters.appendleft(waiter)
 
     async def take_now(self, limit: Limit) -> Slot:
         """Take a slot that is free right now; raises ``GatewayError`` (``rate_limited``) where there is none."""
         line = self._line(limit)
-        waiter = _Waiter(self._loop.create_future(), self._loop.time())
-        line.immediate.append(waiter)
+        for _ in range(NOW_TRIES):
+            self._require_open()
+            waiter = _Waiter(self._loop.create_future(), self._loop.time() + WATCH_S)
+            line.immediate.append(waiter)
+            self._gather(line)
+            slot = await self._turn(line, waiter)
+            if self._loop.time() - slot[0] <= LATE_TOLERANCE_S:
+                return slot
+            line.unused.append(slot[1])
         self._gather(line)
-        return await waiter.turn
+        raise refusal()
 
     def enter_exempt(self, limit: Limit) -> None:
         """Enter a call that passes the limit into the record."""
@@ -169,7 +187,8 @@ class SlotReserver:
         self._gather_soon()
 
     async def close(self) -> None:
-        """Refuse who still waits, and give back every slot to come."""
+        """Refuse who still waits and who comes from now on, and give back every slot to come."""
+        self._is_closed = True
         for line in self._lines.values():
             for waiter in (*line.waiters, *line.immediate):
                 waiter.refuse()
@@ -192,15 +211,34 @@ class SlotReserver:
     def _line(self, limit: Limit) -> _Line:
         line = self._lines.get(limit)
         if line is None:
+            self._forget_former(limit)
             line = self._lines[limit] = _Line(limit)
         return line
 
+    def _forget_former(self, limit: Limit) -> None:
+        """A limit that was changed leaves its former terms behind."""
+        for former in [of for of in self._lines if of[0] == limit[0] and of[1].name == limit[1].name]:
+            if self._lines[former].is_idle:
+                del self._lines[former]
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise refusal()
+
+    async def _turn(self, line: _Line, waiter: _Waiter) -> Slot:
+        try:
+            return await waiter.turn
+        except asyncio.CancelledError:
+            self._leave(line, waiter)
+            raise
+
     def _gather(self, line: _Line) -> None:
         if line.has_business:
+            self._busy[line] = None
             self._gather_soon()
 
     def _gather_soon(self) -> None:
-        if self._gathering is None and self._asking is None:
+        if self._gathering is None and self._asking is None and not self._is_closed:
             self._gathering = self._loop.call_later(GATHER_S, self._ask_now)
 
     def _ask_now(self) -> None:
@@ -208,12 +246,19 @@ class SlotReserver:
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
-        questions = [_question_of(ln) for ln in self._lines.values() if ln.has_business]
+        questions = [_question_of(line) for line in self._busy if line.has_business]
+        self._busy.clear()
         throttled, self._throttled = self._throttled, {}
         if not questions and not throttled:
             return
-        future = self._loop.run_in_executor(self._pool, self._ask, questions, throttled)
+        try:
+            future = self._loop.run_in_executor(self._pool, self._ask, questions, throttled)
+        except RuntimeError:
+            logger.exception("limiter not asked")
+            self._settle_all(questions, None)
+            return
         self._asking = future
+        self._questions = questions
         self._watch = self._loop.call_later(WATCH_S, self._refuse_overdue)
         future.add_done_callback(lambda done: self._hear(questions, done))
 
@@ -237,15 +282,23 @@ class SlotReserver:
     def _hear(self, questions: list[_Question], done: "asyncio.Future[_Reply]") -> None:
         """Hand out what the limiter answered; without an answer everybody who asked is refused."""
         self._asking = None
+        self._questions = []
         if self._watch is not None:
             self._watch.cancel()
         reply = None
-        if not done.cancelled() and done.exception() is None:
-            reply = done.result()
+        if not done.cancelled():
+            error = done.exception()
+            if error is None:
+                reply = done.result()
+            elif not isinstance(error, RedisError):
+                logger.error("limiter not asked", exc_info=error)
+        self._settle_all(questions, reply)
+        if self._throttled or self._busy:
+            self._gather_soon()
+
+    def _settle_all(self, questions: list[_Question], reply: _Reply | None) -> None:
         for i, question in enumerate(questions):
             self._settle(question, reply, None if reply is None else reply.times[i])
-        if self._throttled or any(line.has_business for line in self._lines.values()):
-            self._gather_soon()
 
     def _settle(
         self, question: _Question, reply: _Reply | None, times: Sequence[int | None] | None
@@ -258,7 +311,9 @@ class SlotReserver:
         for waiter, at_us in zip(question.immediate, times, strict=False):
             if reply is None or at_us is None:
                 waiter.refuse()
-            elif not waiter.turn.done():
+            elif waiter.turn.done():
+                bisect.insort(line.slots, reply.slot(at_us))
+            else:
                 waiter.turn.set_result(reply.slot(at_us))
         for waiter, at_us in zip(question.waiters, times[len(question.immediate) :], strict=True):
             if reply is None or at_us is None:
@@ -282,8 +337,11 @@ class SlotReserver:
             elif slot[0] > now_s:
                 break
             else:
-                line.slots.pop(0)
-                line.waiters.popleft().turn.set_result(slot)
+                waiter.tell_slot()
+                line.waiters.popleft()
+                if not waiter.turn.done():
+                    line.slots.pop(0)
+                    waiter.turn.set_result(slot)
         while len(line.slots) > len(line.waiters):
             line.unused.append(line.slots.pop()[1])
         self._set_timer(line)
@@ -305,8 +363,9 @@ class SlotReserver:
 
     def _leave(self, line: _Line, waiter: _Waiter) -> None:
         """A caller goes away, perhaps just as its turn has come."""
-        if waiter in line.waiters:
-            line.waiters.remove(waiter)
+        for others in (line.waiters, line.immediate):
+            if waiter in others:
+                others.remove(waiter)
         turn = waiter.turn
         if turn.done() and not turn.cancelled() and turn.exception() is None:
             bisect.insort(line.slots, turn.result())
@@ -323,6 +382,8 @@ class SlotReserver:
         for line in self._lines.values():
             for waiter in [w for w in line.waiters if w.latest_s < now_s]:
                 self._refuse(line, waiter)
+        for waiter in [w for q in self._questions for w in q.immediate if w.latest_s < now_s]:
+            waiter.refuse()
         self._watch = self._loop.call_later(WATCH_S, self._refuse_overdue)
 
 

@@ -6,17 +6,20 @@ from the calls) and ``<operation>|refused|n`` (calls that the guard refused, so 
 """
 
 import atexit
+import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis import Redis, RedisError
+from redis import Redis, RedisError, ResponseError
 
 from cardpolling import clock
 from cardpolling.keys import AccountKeys
 from carriers.gateway.call import Call
 from carriers.gateway.errors import GatewayError
+
+logger = logging.getLogger(__name__)
 
 KEPT_S = 48 * 3600
 MINUTE_MS = 60_000
@@ -65,7 +68,10 @@ class Statistics:
         self._add(call, REFUSED, 0.0)
 
     def flush(self, client: Redis) -> None:
-        """Write what was counted in one pipeline; raises ``RedisError``, and keeps the counts for the next time."""
+        """Write what was counted in one pipeline; raises ``RedisError``, and keeps the counts for the next time.
+
+        A count that Redis itself refuses is lost: kept, it would be refused for ever, and the others be written again and again.
+        """
         with self._lock:
             counts, self._counts = self._counts, {}
         if not counts:
@@ -79,10 +85,13 @@ class Statistics:
         for key in keys.values():
             pipe.expire(key, KEPT_S)
         try:
-            pipe.execute()
+            replies = pipe.execute(raise_on_error=False)
         except RedisError:
             self._keep(counts)
             raise
+        refusals = [reply for reply in replies if isinstance(reply, ResponseError)]
+        if refusals:
+            logger.error("statistics not written: %s", refusals[0])
 
     def flush_soon(self, client: Redis) -> None:
         """Flush within a second, for callers without a loop that does; what is left when the process ends is flushed then."""
@@ -95,6 +104,20 @@ class Statistics:
             self._timer = threading.Timer(FLUSH_AFTER_S, self._flush_quietly, [client])
             self._timer.daemon = True
             self._timer.start()
+
+    def flush_now(self, client: Redis) -> None:
+        """Flush at once what :meth:`flush_soon` would flush; where Redis is away it is kept."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        self._flush_quietly(client)
+
+    def begin_anew(self) -> None:
+        """Forget all, in the child of a fork: what was counted is its parent's to write, and so is the timer."""
+        self._lock = threading.Lock()
+        self._counts = {}
+        self._timer = None
 
     def _flush_quietly(self, client: Redis) -> None:
         with self._lock:

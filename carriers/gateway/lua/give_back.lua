@@ -12,7 +12,7 @@
 --   number of slots that were in the record, and are not used now
 
 local log, free = KEYS[1], KEYS[2]
-local slots = {unpack(ARGV, 1)}
+local slots = ARGV
 
 local returned = 0
 for _, slot in ipairs(slots) do

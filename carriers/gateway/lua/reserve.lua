@@ -4,8 +4,9 @@
 -- behind the slot before it, and is refused without consuming anything when its turn would come too late. A slot that
 -- was given back is used by the next caller who can; one whose time has passed unused leaves the record and lets a
 -- later caller follow at half the distance, so that the rate is kept. A caller that does not wait is granted only what
--- is free right now. An exempt caller starts now in any case and is entered into the record, so that the others give way. After the provider
--- itself refused calls the rate is lower for a while (throttle.lua). All keys always have an expiry.
+-- is free right now. An exempt caller starts now in any case and is entered into the record, so that the others give
+-- way. After the provider itself refused calls the rate is lower for a while (throttle.lua). All keys always have an
+-- expiry.
 --
 -- KEYS
 --   1 log        ZSET    grant -> its time, us; grants of the last window and those to come
@@ -21,7 +22,8 @@
 
 local log, free, throttle = KEYS[1], KEYS[2], KEYS[3]
 local now_us, rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local wants = {unpack(ARGV, 4)}
+local wants = {}
+for i = 4, #ARGV do wants[#wants + 1] = ARGV[i] end
 
 local RECOVERY_US = 30000000
 local SPARE_MS = 1000
@@ -75,13 +77,18 @@ local function missed_slot()
 end
 
 local function pace(latest_us)
-  local distance_us = missed_slot() and interval_us / 2 or interval_us
+  local missed = missed_slot()
+  local distance_us = missed and interval_us / 2 or interval_us
   local at_us = math.max(from_us, next_by_window())
   local last_us = time_at(log, 0)
   if last_us then at_us = math.max(at_us, last_us + distance_us) end
   at_us = math.ceil(at_us)
-  if at_us > latest_us then return '' end
-  return enter(at_us)
+  if at_us <= latest_us then return enter(at_us) end
+  if missed then
+    redis.call('ZADD', log, missed, missed)
+    redis.call('ZADD', free, missed, missed)
+  end
+  return ''
 end
 
 local function grant(want)
