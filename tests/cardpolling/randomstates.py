@@ -214,11 +214,11 @@ def request_check(random: Random, _space: Space, card_id: str) -> Call:
     arguments = [
         NOW_MS,
         card_id,
-        random.choice((0, 1, 1000, 90_001, NOW_MS, 2 * NOW_MS)),
-        random.choice(("", "", "30,60")),
-        random.choice(("", "suspended")),
+        random.choice((0, 1, 2, 90_000, 90_001, 2 * NOW_MS)),
+        random.choice(("", "", "", "30,60")),
+        random.choice(("", "", "suspended")),
         random.choice((0, 1)),
-        *random.sample(TYPES, random.randrange(1, len(TYPES) + 1)),
+        *random.sample(TYPES, random.choice((1, 1, 2, 4))),
     ]
     keys = [KEYS.due(card_id), KEYS.priority, KEYS.queue, KEYS.claim(card_id)]
     return keys, [str(argument) for argument in arguments]
