@@ -47,6 +47,7 @@ RANGES = (
     _Range("POLLING_CONCURRENCY", 1, 100_000),
     _Range("POLLING_CARDS_PER_JOB", 1, 1_000),
     _Range("POLLING_GRACE_S", 0, 3_600),
+    _Range("POLLING_RECONCILE_INTERVAL_S", 10, 86_400),
 )
 
 

@@ -14,6 +14,7 @@ from cardpolling.counting import Counts
 from cardpolling.executor import CardExecutor
 from cardpolling.ledger import Ledger
 from cardpolling.state import Claim
+from cardpolling.units import close_connections
 from carriers.gateway import AccountDirectory, AsyncGateway
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Engine:
             logger.error("executor did not stop within its grace period")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        close_connections(self._pool, THREADS)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:

@@ -5,6 +5,7 @@ The message names the variable, what is wanted and how to mend it. It never quot
 
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -44,6 +45,16 @@ def flag(name: str, *, default: bool) -> bool:
     if value and value not in TRUE_WORDS + FALSE_WORDS:
         raise _refusal(name, "1 or 0", "1")
     return value in TRUE_WORDS if value else default
+
+
+def time_zone(name: str, default: str) -> str:
+    """Name of a time zone."""
+    value = text(name, default)
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise _refusal(name, "the name of a time zone", "Asia/Shanghai") from None
+    return value
 
 
 def redis_url(name: str) -> str:

@@ -117,7 +117,7 @@ LANGUAGE_CODE = environment.text("LANGUAGE_CODE", "en")
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_TZ = True
-TIME_ZONE = environment.text("TIME_ZONE", "UTC")
+TIME_ZONE = environment.time_zone("TIME_ZONE", "UTC")
 
 # SQL. Connections live as long as their thread and are tested before each unit of work.
 DATABASES: dict[str, dict[str, Any]] = {
