@@ -49,7 +49,7 @@ def entries():
 
 
 def test_every_string_of_the_source_is_translated(entries):
-    code = [p for app in ("cardpolling", "carriers") for p in (ROOT / app).rglob("*.py")]
+    code = [p for app in ("cardpolling", "carriers", "demo") for p in (ROOT / app).rglob("*.py")]
     templates = [p for p in (ROOT / "templates").rglob("*") if p.suffix in {".html", ".txt"}]
 
     marked = {text for path in code for text in marked_in_code(path)}
