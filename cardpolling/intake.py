@@ -110,9 +110,7 @@ def _read_cards(claims: Sequence[Claim]) -> dict[str, CardFacts]:
         return {str(card_id): card for card_id, card in facts.read_polled(ids).items()}
 
 
-def _mark_running(
-    client: Redis, claims: Sequence[Claim], crash_counts: Mapping[str, int]
-) -> None:
+def _mark_running(client: Redis, claims: Sequence[Claim], crash_counts: Mapping[str, int]) -> None:
     """Mark all but the suspects: those are marked when their turn comes (``crashes``)."""
     tokens: dict[int, dict[str, str]] = defaultdict(dict)
     for claim in claims:

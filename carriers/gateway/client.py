@@ -91,9 +91,7 @@ class GatewayClient(_Operations[StatusAnswer, UsageAnswer, RealnameAnswer, Accep
 
     def _perform(self, operation: Operation, iccid: str, reason: str = "") -> Any:
         deadline_s = clock.monotonic() + self._timeout_s
-        method = Method(
-            operation, iccid, self._account, self._guard, reason, self._max_attempts
-        )
+        method = Method(operation, iccid, self._account, self._guard, reason, self._max_attempts)
         steps = attempts.run(method)
         reply: HttpReply | None = None
         error: BaseException | None = None
@@ -198,9 +196,7 @@ class AsyncGatewayClient(
         self._max_attempts = max_attempts
 
     async def _perform(self, operation: Operation, iccid: str, reason: str = "") -> Any:
-        method = Method(
-            operation, iccid, self._account, self._guard, reason, self._max_attempts
-        )
+        method = Method(operation, iccid, self._account, self._guard, reason, self._max_attempts)
         steps = attempts.run(method)
         reply: HttpReply | None = None
         error: BaseException | None = None

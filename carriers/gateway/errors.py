@@ -61,9 +61,7 @@ class Category(StrEnum):
         return self is Category.NETWORK
 
 
-_NOT_THE_CARDS = frozenset(
-    {Category.RATE_LIMITED, Category.PROVIDER_RATE_LIMITED, Category.CONFIG}
-)
+_NOT_THE_CARDS = frozenset({Category.RATE_LIMITED, Category.PROVIDER_RATE_LIMITED, Category.CONFIG})
 
 
 class ApplicationError(Exception):

@@ -59,9 +59,7 @@ class Guard:
             text = f"unexpected {type(error).__name__}"
             raise GatewayError(Category.INTERNAL, text, was_sent=False) from None
         if account is None:
-            raise GatewayError(
-                Category.CONFIG, "no account is known for this card", was_sent=False
-            )
+            raise GatewayError(Category.CONFIG, "no account is known for this card", was_sent=False)
         return account
 
     def _look_up(self, call: Call) -> Account | None:
@@ -81,9 +79,7 @@ class Guard:
         limit = None if group is None else (account.carrier_id, group)
         began_s = clock.monotonic()
         try:
-            yield SlotWanted(
-                call, limit, call.exempt_source is not None, calls.current_wait_s()
-            )
+            yield SlotWanted(call, limit, call.exempt_source is not None, calls.current_wait_s())
         except GatewayError:
             self._statistics.count_refusal(call)
             raise

@@ -217,7 +217,9 @@ class SlotReserver:
 
     def _forget_former(self, limit: Limit) -> None:
         """A limit that was changed leaves its former terms behind."""
-        for former in [of for of in self._lines if of[0] == limit[0] and of[1].name == limit[1].name]:
+        for former in [
+            of for of in self._lines if of[0] == limit[0] and of[1].name == limit[1].name
+        ]:
             if self._lines[former].is_idle:
                 del self._lines[former]
 
