@@ -1,13 +1,18 @@
 """Ground of the gateway's tests: a simulated gateway, an account, and calls over both transports."""
 
 import asyncio
+import contextvars
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from cardpolling import clock
-from carriers.gateway import Account, AsyncGateway, GatewayClient, statistics, tls
+from carriers.gateway import Account, AsyncGateway, GatewayClient, limiter, statistics, tls
 from carriers.gateway.accounts import AccountDirectory
 from carriers.gateway.guard import Guard
 from carriers.gateway.statistics import MINUTE_MS, Statistics
@@ -78,12 +83,16 @@ class SyncCaller:
         self.client = client
         self.statistics = Statistics()
         self._transport = RequestsTransport()
-        self._guard = Guard(AccountDirectory(), self.statistics, lambda *_: None)
+        self._guard = Guard(AccountDirectory(), self.statistics, partial(limiter.throttle, client))
 
     def perform(self, account, operation, arguments, deadline_s):
         """Perform it and give the answer."""
         gateway = GatewayClient(
-            account, guard=self._guard, transport=self._transport, timeout_s=deadline_s
+            account,
+            guard=self._guard,
+            transport=self._transport,
+            client=self.client,
+            timeout_s=deadline_s,
         )
         return getattr(gateway, operation)(*arguments)
 
@@ -107,11 +116,12 @@ class AsyncCaller:
         self.statistics = self._gateway.statistics
 
     async def _open(self):
-        return AsyncGateway(self.client, self._pool, concurrency=4)
+        return AsyncGateway(self.client, self._pool, concurrency=4, accounts=AccountDirectory())
 
     def perform(self, account, operation, arguments, deadline_s):
         """Perform it and give the answer."""
-        return self._runner.run(self._perform(account, operation, arguments, deadline_s))
+        performing = self._perform(account, operation, arguments, deadline_s)
+        return self._runner.run(performing, context=contextvars.copy_context())
 
     async def _perform(self, account, operation, arguments, deadline_s):
         deadline = asyncio.get_running_loop().time() + deadline_s
@@ -134,6 +144,7 @@ class Calls:
 
     def __init__(self, caller):
         self._caller = caller
+        self.is_async = isinstance(caller, AsyncCaller)
         self.idle = caller.idle
 
     def __call__(self, account, operation="card_status", *, iccid=ICCID, deadline_s=DEADLINE_S):
@@ -154,10 +165,26 @@ class Calls:
         return statistics.totals(self._caller.client, [CARRIER_ID], **span)[CARRIER_ID]
 
 
+def dead_redis():
+    """A client of a server that is not there."""
+    return redis.Redis(
+        port=1, retry=Retry(NoBackoff(), 0), socket_connect_timeout=0.2, decode_responses=True
+    )
+
+
 @pytest.fixture(params=[SyncCaller, AsyncCaller], ids=["sync", "async"])
 def call(request, client):
     """Perform an operation, once over each of the two transports."""
     caller = request.param(client)
+    yield Calls(caller)
+    caller.close()
+
+
+@pytest.fixture(params=[SyncCaller, AsyncCaller], ids=["sync", "async"])
+def call_without_limiter(request, client):
+    """The same, with the limiter out of reach."""
+    clock.now_us()
+    caller = request.param(dead_redis())
     yield Calls(caller)
     caller.close()
 

@@ -1,7 +1,7 @@
 """Answers are read strictly: a fact that is not clearly there is none."""
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
