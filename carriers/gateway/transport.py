@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.client import HTTPException, IncompleteRead, RemoteDisconnected
+from http.client import HTTPException, ImproperConnectionState, IncompleteRead, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
@@ -283,7 +283,9 @@ def _is_not_http(error: BaseException) -> bool:
     # A chunk whose length is no number is told as an incomplete read that came from a ValueError.
     if any(type(cause) is ValueError for cause in causes):
         return True
-    if any(isinstance(cause, IncompleteRead | RemoteDisconnected) for cause in causes):
+    # A connection that was reset while the request was being sent can also end as "not ready for a response".
+    broken = IncompleteRead | RemoteDisconnected | ImproperConnectionState
+    if any(isinstance(cause, broken) for cause in causes):
         return False
     return any(isinstance(cause, HTTPException) for cause in causes)
 
