@@ -167,7 +167,11 @@ def test_misconfigured_account_is_counted_as_an_attempt_and_never_sent(call, mak
 def stored(transactional_db, simulator):
     """An account in SQL with one call a second, and a card of it."""
     carrier = Carrier.objects.create(
-        name="stored", code="stored", gateway_url=simulator.url, gateway_token=TOKEN
+        pk=CARRIER_ID + 1,
+        name="stored",
+        code="stored",
+        gateway_url=simulator.url,
+        gateway_token=TOKEN,
     )
     RateLimitGroup.objects.create(
         carrier=carrier, name="query", max_per_second=1, operations=["card_status"]

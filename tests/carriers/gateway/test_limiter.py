@@ -1,7 +1,9 @@
 """The limiter's scripts: never more than N in any second, all of N used, nobody overtaken, nothing left behind."""
 
+import itertools
 import math
 import random
+from collections import deque
 
 import pytest
 import redis
@@ -250,3 +252,132 @@ def test_whatever_callers_do_no_second_holds_more_than_n(client, per_second, mov
             used.append(at_us)
 
     assert most_in_a_window(used, per_second) <= math.ceil(per_second)
+
+
+def test_thousands_can_ask_at_once(client):
+    of = limit(10_000)
+    latest_us = clock.now_us() + 60 * SECOND_US
+
+    (times,) = limiter.reserve_many(client, [Reservation(of, [latest_us] * 20_000)])
+
+    assert len(times) == 20_000
+    assert times == sorted(times)
+    assert limiter.give_back(client, {of: times[10_000:]}) == 10_000
+
+
+def test_fraction_means_one_call_in_so_many_seconds(client):
+    of = limit(0.5)
+
+    times = [wait(client, of, seconds=600) for _ in range(5)]
+
+    gaps_s = [(b - a) / SECOND_US for a, b in itertools.pairwise(times)]
+    assert all(2.0 <= gap_s <= 2.05 for gap_s in gaps_s)
+    assert limiter.reserve(client, of, Want.NOW) is None
+    clock.advance((times[-1] - clock.now_us()) / 1000 + 2_000)
+    assert limiter.reserve(client, of, Want.NOW) is None
+    clock.advance(50)
+    assert limiter.reserve(client, of, Want.NOW) == clock.now_us()
+
+
+def test_slot_that_passed_unused_lets_a_later_caller_follow_closer(client):
+    of = limit(10)
+    times = [wait(client, of) for _ in range(10)]
+    clock.advance(450)
+    missed = next(at for at in times if at > clock.now_us() - 100_000)
+    clock.advance(200)
+    limiter.give_back(client, {of: [missed]})
+
+    # Who cannot wait so long takes nothing of what is owed to the others.
+    assert limiter.reserve(client, of, clock.now_us() + 1) is None
+    assert limiter.reserve(client, of, clock.now_us() + 1) is None
+    closer, usual = wait(client, of), wait(client, of)
+
+    assert closer - times[-1] < 60_000
+    assert usual - closer > 100_000
+
+
+@pytest.mark.parametrize("per_second", [50, 333])
+def test_saturated_limit_is_used_though_some_slots_are_missed(client, per_second):
+    """Ten callers in line; one in a hundred comes too late for its slot and gives it back; others ask in vain all the time."""
+    of = limit(per_second)
+    dice = random.Random(per_second)
+    line = deque(wait(client, of) for _ in range(10))
+    used = []
+    began_us = clock.now_us()
+    while clock.now_us() < began_us + 20 * SECOND_US:
+        at_us = line.popleft()
+        clock.advance(max(0, at_us - clock.now_us()) / 1000)
+        if dice.random() < 0.01:
+            clock.advance(15)
+            limiter.give_back(client, {of: [at_us]})
+        else:
+            used.append(at_us)
+        limiter.reserve(client, of, clock.now_us() + 1)
+        line.append(wait(client, of))
+        line = deque(sorted(line))
+
+    assert most_in_a_window(used, per_second) <= per_second
+    assert len(used) / ((used[-1] - used[0]) / SECOND_US) >= 0.98 * per_second
+
+
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    per_second=st.sampled_from([0.3, 1.0, 4.0, 15.0]),
+    moves=st.lists(
+        st.tuples(
+            st.sampled_from(["now", "wait", "wait", "exempt", "missed", "throttle", "advance"]),
+            st.integers(0, 1_200),
+        ),
+        max_size=80,
+    ),
+)
+def test_whatever_happens_every_key_ends_and_late_slots_do_no_harm(client, per_second, moves):
+    """A slot whose time has passed is given back by whoever did not use it; the provider refuses calls now and then."""
+    client.flushall()
+    clock.freeze(START_MS)
+    of = limit(per_second)
+    used = []
+    for kind, number in moves:
+        if kind == "advance":
+            clock.advance(number)
+        elif kind == "throttle":
+            limiter.throttle(client, 1, number)
+        elif kind == "exempt":
+            limiter.reserve(client, of, Want.EXEMPT)
+        elif kind == "missed":
+            past = [at for at in used if at < clock.now_us()]
+            if past:
+                used.remove(past[-1])
+                limiter.give_back(client, {of: [past[-1]]})
+        else:
+            want = Want.NOW if kind == "now" else clock.now_us() + number * 10_000
+            at_us = limiter.reserve(client, of, want)
+            if at_us is not None:
+                used.append(at_us)
+        assert all(client.pttl(name) > 0 for name in client.keys("*"))
+
+    assert most_in_a_window(used, per_second) <= math.ceil(per_second)
+
+
+@pytest.mark.parametrize("burst", [0, 3, 10])
+def test_waiter_leaves_room_for_every_exempt_call(client, burst):
+    of = limit(10)
+    for _ in range(burst):
+        limiter.reserve(client, of, Want.EXEMPT)
+
+    times = [clock.now_us()] * burst + [wait(client, of) for _ in range(30)]
+
+    assert most_in_a_window(times, 10) <= 10
+
+
+def test_exempt_call_between_slots_to_come_delays_those_after_them(client):
+    of = limit(10)
+    first = [wait(client, of) for _ in range(5)]
+    for _ in range(5):
+        limiter.reserve(client, of, Want.EXEMPT)
+    later = [wait(client, of) for _ in range(10)]
+
+    assert later[0] >= first[0] + SECOND_US
+    assert most_in_a_window(first + later, 10) <= 10

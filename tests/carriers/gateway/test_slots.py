@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -195,4 +196,263 @@ def test_two_loops_share_one_limit(client):
     times = asyncio.run(body())
 
     assert times[-1] - times[0] == pytest.approx(39 / 39.6, rel=0.06)
-    assert min(b - a for a, b in itertools.pairwise(times)) > 0.02
+    assert min(b - a for a, b in itertools.pairwise(times)) > 0.012
+
+
+def in_use(client):
+    """Slots of the record that somebody may use, or has used."""
+    return client.zcard(KEYS.limit("query")) - client.zcard(KEYS.free_slots("query"))
+
+
+def refusals(answers):
+    return [isinstance(answer, GatewayError) and answer.category for answer in answers]
+
+
+def test_immediate_caller_that_goes_away_leaves_its_slot(on_loop, client):
+    async def body(reserver):
+        of = limit(1)
+        going = asyncio.create_task(reserver.take_now(of))
+        await asyncio.sleep(0)
+        going.cancel()
+        await asyncio.sleep(0.1)
+        return await reserver.take_now(of)
+
+    on_loop(body)
+
+    assert in_use(client) == 1
+
+
+def test_immediate_caller_that_goes_away_while_the_limiter_is_asked_leaves_its_slot(
+    on_loop, client
+):
+    async def body(reserver):
+        of = limit(1)
+        going = asyncio.create_task(reserver.take_now(of))
+        while reserver._asking is None:
+            await asyncio.sleep(0)
+        going.cancel()
+        await asyncio.sleep(0.1)
+        return await reserver.take_now(of)
+
+    on_loop(body)
+
+    assert in_use(client) == 1
+
+
+@pytest.mark.parametrize("method", ["take", "take_now"])
+def test_caller_that_goes_away_as_its_turn_comes_leaves_its_slot(on_loop, client, method):
+    async def body(reserver):
+        of = limit(1)
+        how = {"latest_s": in_s(5)} if method == "take" else {}
+        going = asyncio.create_task(getattr(reserver, method)(of, **how))
+        await asyncio.sleep(0)
+        (line,) = reserver._lines.values()
+        waiter = (line.waiters or line.immediate)[0]
+        while not waiter.turn.done():
+            await asyncio.sleep(0)
+        # Its turn was given, and it has not heard of it yet.
+        going.cancel()
+        await asyncio.wait([going])
+        return going.cancelled(), await reserver.take(of, latest_s=in_s(0.5))
+
+    was_cancelled, _ = on_loop(body)
+
+    assert was_cancelled
+    assert in_use(client) == 1
+
+
+def test_all_who_wait_go_away_and_all_slots_come_back(on_loop, client):
+    async def body(reserver):
+        tasks = [asyncio.create_task(reserver.take(limit(20), latest_s=in_s(9))) for _ in range(30)]
+        await asyncio.sleep(0.2)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.sleep(0.1)
+        return sum(not task.cancelled() for task in tasks)
+
+    served = on_loop(body)
+
+    assert in_use(client) == served
+
+
+def test_late_immediate_slot_is_not_used(on_loop):
+    async def body(reserver):
+        of = limit(100)
+        taking = asyncio.create_task(reserver.take_now(of))
+        while reserver._asking is None:
+            await asyncio.sleep(0)
+        time.sleep(0.1)
+        slot = await taking
+        return asyncio.get_running_loop().time() - slot[0]
+
+    assert on_loop(body) <= 0.011
+
+
+def test_after_the_end_everybody_is_refused_at_once(on_loop, client):
+    async def body(reserver):
+        await reserver.close()
+        began_s = time.monotonic()
+        answers = await asyncio.gather(
+            reserver.take(limit(5), latest_s=in_s(5)),
+            reserver.take_now(limit(5)),
+            return_exceptions=True,
+        )
+        reserver.enter_exempt(limit(5))
+        reserver.throttle(1, None)
+        return answers, time.monotonic() - began_s
+
+    answers, elapsed_s = on_loop(body)
+
+    assert refusals(answers) == [Category.RATE_LIMITED] * 2
+    assert elapsed_s < 0.1
+
+
+def test_pool_that_is_shut_down_refuses_and_hangs_nobody(client, caplog):
+    async def main():
+        pool = ThreadPoolExecutor(1)
+        reserver = SlotReserver(client, pool)
+        pool.shutdown()
+        answers = await asyncio.gather(
+            reserver.take(limit(5), latest_s=in_s(5)),
+            reserver.take_now(limit(5)),
+            return_exceptions=True,
+        )
+        await reserver.close()
+        return answers
+
+    assert refusals(asyncio.run(main())) == [Category.RATE_LIMITED] * 2
+    assert "limiter not asked" in caplog.text
+
+
+@pytest.fixture
+def hanging_redis():
+    """A client of a server that accepts, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = redis.Redis(
+            port=server.getsockname()[1], retry=Retry(NoBackoff(), 0), socket_timeout=2.5
+        )
+        yield client
+        client.close()
+
+
+def test_while_redis_hangs_who_can_wait_no_longer_is_refused(on_loop, hanging_redis):
+    async def timed(taking):
+        began_s = time.monotonic()
+        with pytest.raises(GatewayError):
+            await taking
+        return time.monotonic() - began_s
+
+    async def body(reserver):
+        of = limit(5)
+        return await asyncio.gather(
+            timed(reserver.take(of, latest_s=in_s(0.2))),
+            timed(reserver.take_now(of)),
+            timed(reserver.take(of, latest_s=in_s(1.2))),
+        )
+
+    early_s, now_s, late_s = on_loop(body, hanging_redis)
+
+    # The watch looks every half second.
+    assert early_s < 0.2 + 0.6
+    assert now_s < 0.5 + 0.6
+    assert 1.0 < late_s < 1.2 + 0.6
+
+
+def test_redis_that_comes_back_is_used_again(on_loop, client):
+    real = client.connection_pool.connection_kwargs["port"]
+
+    async def body(reserver):
+        client.connection_pool.reset()
+        client.connection_pool.connection_kwargs["port"] = 1
+        with pytest.raises(GatewayError):
+            await reserver.take(limit(5), latest_s=in_s(5))
+        client.connection_pool.connection_kwargs["port"] = real
+        client.connection_pool.reset()
+        return await reserver.take(limit(5), latest_s=in_s(5))
+
+    assert on_loop(body)
+
+
+def test_exempt_calls_pass_while_redis_is_away(on_loop):
+    dead = redis.Redis(port=1, retry=Retry(NoBackoff(), 0), socket_connect_timeout=0.2)
+
+    async def body(reserver):
+        began_s = time.monotonic()
+        for _ in range(10):
+            reserver.enter_exempt(limit(5))
+        return time.monotonic() - began_s
+
+    assert on_loop(body, dead) < 0.05
+
+
+def test_slot_is_told_once_and_before_its_turn(on_loop):
+    async def body(reserver):
+        told = []
+
+        async def one(i):
+            await reserver.take(
+                limit(50), latest_s=in_s(5), on_slot=lambda: told.append(("slot", i))
+            )
+            told.append(("turn", i))
+
+        going = asyncio.create_task(one("x"))
+        others = [asyncio.create_task(one(i)) for i in range(8)]
+        await asyncio.sleep(0.03)
+        # Everybody behind moves up by one: the slots were asked for in another order than they are used.
+        going.cancel()
+        late = [asyncio.create_task(one(i)) for i in range(8, 12)]
+        await asyncio.wait(others + late)
+        return told
+
+    told = on_loop(body)
+
+    for i in range(12):
+        assert told.count(("slot", i)) == 1
+        assert told.index(("slot", i)) < told.index(("turn", i))
+
+
+def test_error_of_one_caller_is_not_that_of_the_others(on_loop, client):
+    def fail():
+        raise LookupError
+
+    async def body(reserver):
+        of = limit(50)
+        failing = reserver.take(of, latest_s=in_s(5), on_slot=fail)
+        return await asyncio.gather(
+            failing,
+            *(reserver.take(of, latest_s=in_s(5)) for _ in range(5)),
+            return_exceptions=True,
+        )
+
+    answers = on_loop(body)
+
+    assert isinstance(answers[0], LookupError)
+    assert all(isinstance(answer, tuple) for answer in answers[1:])
+
+
+def test_no_line_starves_another(on_loop):
+    async def body(reserver):
+        loop = asyncio.get_running_loop()
+        busy = (1, Group("query", 200, ("card_status",)))
+        calm = [(carrier, Group("query", 10, ("card_status",))) for carrier in range(2, 12)]
+        crowd = [asyncio.create_task(reserver.take(busy, latest_s=in_s(3))) for _ in range(400)]
+        await asyncio.sleep(0.05)
+        began_s = loop.time()
+        await asyncio.gather(*(reserver.take(of, latest_s=in_s(3)) for of in calm))
+        elapsed_s = loop.time() - began_s
+        for task in crowd:
+            task.cancel()
+        await asyncio.wait(crowd)
+        return elapsed_s
+
+    assert on_loop(body) < 0.3
+
+
+def test_limit_that_is_changed_leaves_nothing_behind(on_loop):
+    async def body(reserver):
+        for per_second in range(100, 140):
+            await reserver.take(limit(per_second), latest_s=in_s(2))
+        return len(reserver._lines)
+
+    assert on_loop(body) <= 2
