@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextvars
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -59,7 +60,9 @@ class Engine:
 
     def submit(self, claims: Sequence[Claim]) -> "Future[None]":
         """Execute claims side by side; the future is done when the last of them has ended, and never fails."""
-        return asyncio.run_coroutine_threadsafe(self._execute_all(claims), self._loop)
+        # In a context of its own: an exemption that the caller happens to be in is never inherited.
+        submit = contextvars.Context().run
+        return submit(asyncio.run_coroutine_threadsafe, self._execute_all(claims), self._loop)
 
     def stop(self, grace_s: float) -> None:
         """Let running executions end within ``grace_s``, give the claims of the rest back, end the loop; once is enough."""

@@ -8,6 +8,7 @@ from django.db import connection as sql
 
 from cardpolling import clock, state, steps
 from cardpolling.checktypes import CheckType
+from carriers.gateway import with_rate_limit_exempt
 from carriers.models import Card, CardEvent, Carrier, DailyUsage, Package
 from tests.cardpolling.execution.conftest import LEASE_MS, wait_until
 
@@ -429,3 +430,15 @@ def test_executions_of_many_threads_do_not_disturb_each_other(world):
 
     assert all(world.stands_once(card) for card in cards)
     assert len(world.simulator.calls) == 100
+
+
+def test_an_exemption_around_the_submit_is_not_inherited(world):
+    world.configure(step_timeout_s=1, total_timeout_s=2)
+    world.limit(0.02)
+    cards = world.make_cards(3)
+    world.enroll(*cards)
+
+    with with_rate_limit_exempt("manual"):
+        world.execute()
+
+    assert len(world.simulator.calls) == 1
