@@ -1,12 +1,14 @@
 """Adapters say how a request is built and how an answer is read, and do nothing else."""
 
 import json
+from datetime import date
 
 import pytest
 
 import cardpolling
 from carriers.choices import Operation, Provider
 from carriers.gateway.adapters import adapter_of
+from carriers.gateway.answers import AcceptedAnswer, RealnameAnswer, StatusAnswer, UsageAnswer
 from carriers.gateway.call import Call
 from carriers.gateway.errors import GatewayError
 from carriers.gateway.exchange import HttpReply
@@ -14,11 +16,17 @@ from tests.carriers.gateway.conftest import ICCID
 from tests.carriers.gateway.outcomes import TOKEN
 
 GOOD = {
-    "card_status": {"status": "active", "online": True},
-    "carddata": {"used_bytes": 5, "cycle_start": "2026-11-27"},
-    "realname": {"verified": True},
-    "suspend": {"accepted": True},
-    "resume": {"accepted": True},
+    "card_status": (
+        {"status": "active", "online": True},
+        StatusAnswer("active", "active", is_online=True, changed_at=None),
+    ),
+    "carddata": (
+        {"used_bytes": 5, "cycle_start": "2026-11-27"},
+        UsageAnswer(5, date(2026, 11, 27), as_of=None),
+    ),
+    "realname": ({"verified": True}, RealnameAnswer(verified=True, verified_at=None)),
+    "suspend": ({"accepted": True}, AcceptedAnswer(accepted=True)),
+    "resume": ({"accepted": True}, AcceptedAnswer(accepted=True)),
 }
 
 
@@ -72,15 +80,14 @@ def test_request_shows_no_token(make_account):
 
 @pytest.mark.parametrize("operation", Operation.values)
 def test_every_operation_is_read(make_account, operation):
-    body = json.dumps({"code": 0, "message": "", "data": GOOD[operation]}).encode()
+    data, expected = GOOD[operation]
+    body = json.dumps({"code": 0, "message": "", "data": data}).encode()
 
     answer = adapter_of("standard").read(
         make_account(), Call(operation, ICCID, 7), HttpReply(200, body)
     )
 
-    assert answer == adapter_of("standard").read(
-        make_account(), Call(operation, ICCID, 7), HttpReply(200, body)
-    )
+    assert answer == expected
 
 
 def test_status_word_is_stored_without_the_token(make_account):

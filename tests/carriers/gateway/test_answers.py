@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carriers.gateway import answers
 from carriers.gateway.errors import GatewayError
-from carriers.gateway.exchange import HttpReply, retry_after_ms
+from carriers.gateway.exchange import HttpReply
 from tests.carriers.gateway.outcomes import TOKEN, chain
 
 ICCID = "8986001234567890123F"
@@ -134,23 +134,6 @@ def test_wait_of_code_1004(waits):
 )
 def test_wait_of_code_1004_that_says_nothing(data):
     assert refusal(read, {"code": 1004, "data": data}).retry_after_ms is None
-
-
-@pytest.mark.parametrize(
-    ("text", "wait_ms"),
-    [
-        ("2", 2_000),
-        (" 10 ", 10_000),
-        ("999999999999", 86_400_000),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
-        ("Wed, 21 Oct 2099 07:28:00 GMT", 86_400_000),
-        ("Wed, 21 Oct 2015 07:28:00", 0),
-        *((text, None) for text in ("", "soon", "-5", "1.5", "٣", "Wed", "Wed, 99 Oct 2015")),
-        ("Fri, 31 Dec 9999 23:59:59 -2359", None),
-    ],
-)
-def test_retry_after_header(client, text, wait_ms):
-    assert retry_after_ms(text) in (wait_ms, 86_400_000 if "9999" in text else wait_ms)
 
 
 @pytest.mark.parametrize("named", [ICCID, ICCID.lower(), None])
