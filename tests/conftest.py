@@ -3,10 +3,15 @@
 import time
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis import RedisError
 
 from cardpolling import clock, configuration, connection
 from carriers.gateway import directory
+
+# The first example of a new checkout builds Hypothesis's tables: slow on a busy machine, and no fault.
+settings.register_profile("cardpolling", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("cardpolling")
 
 
 @pytest.fixture
