@@ -9,6 +9,9 @@ from redis import RedisError
 from cardpolling import clock
 
 MAX_BODY_BYTES = 1024 * 1024
+MAX_INTERIM_ANSWERS = 100
+"""Answers before the final one (1xx) that are passed over; a gateway that sends more of them does not speak the protocol."""
+
 LONGEST_RETRY_AFTER_MS = 24 * 3_600_000
 
 

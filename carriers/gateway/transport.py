@@ -24,7 +24,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from cardpolling import clock
 from carriers.gateway import resolving, tls
 from carriers.gateway.errors import Category, GatewayError
-from carriers.gateway.exchange import MAX_BODY_BYTES, HttpReply, HttpRequest
+from carriers.gateway.exchange import MAX_BODY_BYTES, MAX_INTERIM_ANSWERS, HttpReply, HttpRequest
 
 KEPT_CONNECTIONS = 32
 """Connections kept per gateway: more threads than that seldom call at once."""
@@ -86,11 +86,12 @@ class _Answer(http.client.HTTPResponse):
     """Skips every interim answer: the library takes 103 for the answer itself, and then the answer for that of the next request."""
 
     def _read_status(self) -> tuple[str, int, str]:
-        while True:
+        for _ in range(MAX_INTERIM_ANSWERS + 1):
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if not status < HTTPStatus.OK or status == HTTPStatus.SWITCHING_PROTOCOLS:
                 return version, status, reason
             http.client.parse_headers(self.fp)
+        raise http.client.HTTPException("too many interim answers")
 
 
 class _InTime:

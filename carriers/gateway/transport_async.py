@@ -12,7 +12,7 @@ from yarl import URL
 
 from carriers.gateway import resolving, tls
 from carriers.gateway.errors import Category, GatewayError
-from carriers.gateway.exchange import MAX_BODY_BYTES, HttpReply, HttpRequest
+from carriers.gateway.exchange import MAX_BODY_BYTES, MAX_INTERIM_ANSWERS, HttpReply, HttpRequest
 
 KEEP_ALIVE_S = 60.0
 """A little less than gateways commonly keep an idle connection (65 to 75 s): the side that closes first meets no surprise."""
@@ -29,11 +29,22 @@ class _Handler(ResponseHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Watch the socket."""
         super().connection_made(transport)
+        self._answers = 0
         self._poll = select.poll()
         self._poll.register(transport.get_extra_info("socket"), select.POLLIN)
 
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """Take one answer, interim or not; a flood of them ends the connection, before it takes the loop from everybody else."""
+        self._answers += 1
+        if self._answers <= MAX_INTERIM_ANSWERS + 1:
+            super().feed_data(data, size)
+        elif self.transport is not None and not self.transport.is_closing():
+            self.transport.close()
+            self.set_exception(http_exceptions.BadHttpMessage("too many interim answers"))
+
     def is_connected(self) -> bool:
         """Whether a request may be sent; only asked of a connection that rests."""
+        self._answers = 0
         return super().is_connected() and not self.should_close and not self._has_news()
 
     def _has_news(self) -> bool:

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from carriers.gateway.exchange import MAX_BODY_BYTES
+from carriers.gateway.exchange import MAX_BODY_BYTES, MAX_INTERIM_ANSWERS
 from carriers.simulator import KINDS
 from tests.carriers.gateway import certificates
 from tests.carriers.gateway.conftest import ICCID
@@ -314,7 +314,15 @@ WIRE = {
     "many 1xx": (_after_request(b"HTTP/1.1 102 Processing\r\n\r\n" * 50 + GOOD), "good"),
     "endless 1xx": (
         _then(b"", lambda p: p.flood(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100)),
-        ("timeout", "bad_response"),
+        "bad_response",
+    ),
+    "as many 1xx as are passed over": (
+        _after_request(b"HTTP/1.1 102 Processing\r\n\r\n" * MAX_INTERIM_ANSWERS + GOOD),
+        "good",
+    ),
+    "one 1xx more": (
+        _after_request(b"HTTP/1.1 102 Processing\r\n\r\n" * (MAX_INTERIM_ANSWERS + 1) + GOOD),
+        "bad_response",
     ),
     "101 switching": (
         _after_request(
