@@ -5,14 +5,18 @@ methods raise ``GatewayError`` and nothing else.
 """
 
 import asyncio
+import contextlib
 import functools
 import os
+import threading
 import time
 from collections.abc import Awaitable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Generic, Protocol, TypeVar
 
 from redis import Redis, RedisError
+from redis import TimeoutError as RedisTimeoutError
 
 from cardpolling import clock, connection
 from carriers.choices import Operation
@@ -28,6 +32,9 @@ from carriers.gateway.slots import Slot, SlotReserver
 from carriers.gateway.statistics import Statistics
 from carriers.gateway.transport import RequestsTransport
 from carriers.gateway.transport_async import AiohttpTransport
+
+LIMITER_ANSWER_S = 1.0
+"""So long a blocking client waits for the limiter's answer; a Redis that takes longer counts as away."""
 
 TIMEOUT_S = 30.0
 """What a method of the blocking client may take where its maker said nothing."""
@@ -124,7 +131,7 @@ def _take_slot(client: Redis, wanted: SlotWanted, limit: Limit, deadline_s: floa
     ends_s = min(deadline_s, clock.monotonic() + (wanted.wait_s or 0.0))
     while True:
         try:
-            at_us = limiter.reserve(client, limit, _want(wanted, ends_s))
+            at_us = _reserve(client, wanted, limit, ends_s, deadline_s)
         except RedisError:
             if wanted.is_exempt:
                 return
@@ -141,6 +148,38 @@ def _take_slot(client: Redis, wanted: SlotWanted, limit: Limit, deadline_s: floa
             limiter.give_back(client, {limit: [at_us]})
         except RedisError:
             raise slots.refusal() from None
+
+
+def _reserve(
+    client: Redis, wanted: SlotWanted, limit: Limit, ends_s: float, deadline_s: float
+) -> int | None:
+    """Ask the limiter on a thread, since a Redis that hangs would keep the caller past its deadline; raises ``RedisError``.
+
+    Half of the time that is left, at most, goes into asking: an exempt call is to pass all the same.
+    """
+    answer: Future[int | None] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(limiter.reserve(client, limit, _want(wanted, ends_s)))
+        except Exception as error:  # noqa: BLE001  whoever asked is told
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="gateway-slot", daemon=True).start()
+    try:
+        left_s = deadline_s - clock.monotonic()
+        return answer.result(max(0.0, min(LIMITER_ANSWER_S, left_s / 2)))
+    except FutureTimeoutError:
+        if not wanted.is_exempt:
+            answer.add_done_callback(functools.partial(_give_back_late, client, limit))
+        raise RedisTimeoutError("the limiter does not answer") from None
+
+
+def _give_back_late(client: Redis, limit: Limit, answer: "Future[int | None]") -> None:
+    """Return a slot that came when its caller had gone."""
+    if answer.exception() is None and (at_us := answer.result()) is not None:
+        with contextlib.suppress(RedisError):
+            limiter.give_back(client, {limit: [at_us]})
 
 
 def _want(wanted: SlotWanted, ends_s: float) -> Want | int:

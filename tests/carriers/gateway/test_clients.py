@@ -1,6 +1,7 @@
 """The clients as the rest of the platform uses them: what a block sets reaches the guard, whatever is away."""
 
 import asyncio
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +70,19 @@ def away(client, settings):
     connection.reset()
     yield bring_back
     bring_back()
+
+
+@pytest.fixture
+def hanging(client, settings):
+    """Put a server in Redis's place that takes connections and never says a word."""
+    good = settings.POLLING_REDIS_URL
+    clock.now_us()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings.POLLING_REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+        connection.reset()
+        yield
+        settings.POLLING_REDIS_URL = good
+        connection.reset()
 
 
 def ask(client, operation="card_status"):
@@ -304,6 +318,20 @@ def test_without_redis_nobody_waits_for_a_slot(gateway, limited, away, wait_s):
         assert ask(gateway.client(limited, timeout_s=5)) == "rate_limited"
 
     assert time.monotonic() - began_s < 1
+
+
+@pytest.mark.parametrize(
+    ("source", "category", "sent"), [(None, "rate_limited", 0), ("manual", GOOD, 1)]
+)
+def test_redis_that_hangs_counts_as_away_within_the_deadline(
+    gateway, limited, simulator, hanging, source, category, sent
+):
+    began_s = time.monotonic()
+    with with_rate_limit_exempt(source):
+        assert ask(gateway.client(limited, timeout_s=1)) == category
+
+    assert time.monotonic() - began_s < 1
+    assert len(simulator.calls) == sent
 
 
 def test_without_redis_operations_of_no_group_pass(gateway, account, away):
