@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+import time
 from datetime import UTC
 
 import pytest
@@ -76,6 +77,16 @@ def test_a_first_reading_that_had_to_wait_is_not_behind_by_the_wait(client):
     first_us = clock.now_us()
 
     assert clock.now_us() - first_us < 200_000
+
+
+def test_a_reading_that_took_long_does_not_shift_the_time(client):
+    clock.now_us()
+    behind_us = clock.now_us() - time.monotonic_ns() // 1000
+    client.client_pause(300)
+
+    clock.resync()
+
+    assert abs(clock.now_us() - time.monotonic_ns() // 1000 - behind_us) < 20_000
 
 
 def test_a_server_that_hangs_makes_nobody_wait_for_the_time(client, monkeypatch):
