@@ -14,6 +14,9 @@ from cardpolling.management.outages import told_clearly
 from cardpolling.status import AccountStatus, Status, WorkerStatus
 
 
+WIDTH_OF_FILES = 160
+
+
 class Command(BaseCommand):
     """Parse, call, print."""
 
@@ -34,7 +37,13 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(asdict(current), indent=2))
             return
-        console = Console(file=cast("IO[str]", self.stdout), no_color=options["no_color"])
+        is_shown = self.stdout.isatty()
+        console = Console(
+            file=cast("IO[str]", self.stdout),
+            no_color=options["no_color"],
+            # In a file or a pipe nothing is cut off.
+            width=None if is_shown else WIDTH_OF_FILES,
+        )
         console.print(account_table(current))
         console.print(worker_table(current))
 
