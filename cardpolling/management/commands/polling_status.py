@@ -13,7 +13,6 @@ from cardpolling import connection, status
 from cardpolling.management.outages import told_clearly
 from cardpolling.status import AccountStatus, Status, WorkerStatus
 
-
 WIDTH_OF_FILES = 160
 
 
